@@ -1,0 +1,59 @@
+// Command srt runs a program so that the operating system itself limits which
+// files it reads and writes and which hosts it talks to.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	srt "github.com/srt-sandbox/srt"
+)
+
+// Exit statuses of srt itself.
+const (
+	statusRefused = 1 // srt's own failures and refusals, unless --exit-code-on-failure says otherwise
+	statusUsage   = 2 // usage errors of subcommands
+)
+
+func main() {
+	srt.MaybeExecHelper()
+	os.Exit(dispatch(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// dispatch parses the command line, runs what it asks for and returns the exit
+// status.
+func dispatch(args []string, stdout, stderr io.Writer) int {
+	o, err := parseOptions(args)
+	m := newMessages(stderr, o.debug)
+	switch {
+	case err != nil:
+		m.fail(err)
+		return statusRefused
+	case o.version:
+		fmt.Fprintln(stdout, version())
+		return 0
+	case o.help:
+		fmt.Fprint(stdout, usage)
+		return 0
+	case o.subcommand != "":
+		return runSubcommand(o, stdout, m)
+	}
+	status, err := runCommand(o, m)
+	if err != nil {
+		return m.failStatus(err, o)
+	}
+	return status
+}
+
+// failStatus prints why the command did not run and picks the exit status.
+func (m *messages) failStatus(err error, o *options) int {
+	var command *srt.CommandError
+	if errors.As(err, &command) {
+		m.plain("srt: " + command.Text)
+		return command.Status
+	}
+	m.fail(err)
+	return o.failureStatus
+}

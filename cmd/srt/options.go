@@ -1,0 +1,175 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const usage = `Usage:
+  srt [options] [--] PROGRAM [ARGUMENT...]   run a program, arguments unchanged
+  srt [options] "COMMAND LINE"               run one argument with blanks as a shell would
+  srt [options] -c SCRIPT [ARGUMENT...]      run a script with bash; arguments become $0, $1 ...
+  srt config schema                          print the JSON Schema of the settings
+
+Options (they end at the first word that is not one of them):
+  -s, --settings FILE         settings file (default: ~/.srt-settings.json, if it exists)
+      --strict-settings       refuse settings with unknown keys
+  -c SCRIPT                   script to run
+      --violations WHEN       auto, always, never or json: report refused operations after
+                              the command ended (default: auto, when stderr is a terminal)
+      --violations-fd N       write the report to descriptor N instead of stderr
+      --exit-code-on-failure N  status when srt itself fails or refuses (default: 1)
+      --new-session           keep the terminal from the command
+  -d, --debug                 debug lines on stderr; so does SRT_DEBUG=1
+  -V, --version               print the version
+  -h, --help                  print this text
+
+Without settings a command has no network, writes nothing but its own temporary
+directory, and reads everything.
+
+Examples:
+  srt npm test
+  srt -s ci.json -c 'make && ./run-tests | tee log'
+`
+
+// options are what a command line asks for.
+type options struct {
+	script        string
+	settings      *string
+	strict        bool
+	debug         bool
+	version, help bool
+	newSession    bool
+	violations    string
+	violationsFD  int
+	failureStatus int
+	subcommand    string
+	args          []string
+}
+
+// flag is one option: exactly one of the two functions is set.
+type flag struct {
+	names []string
+	set   func(*options)
+	value func(*options, string) error
+}
+
+var flags = []flag{
+	{names: []string{"-c"}, value: func(o *options, v string) error { o.script = v; return nil }},
+	{names: []string{"-s", "--settings"}, value: setSettings},
+	{names: []string{"--strict-settings"}, set: func(o *options) { o.strict = true }},
+	{names: []string{"-d", "--debug"}, set: func(o *options) { o.debug = true }},
+	{names: []string{"-V", "--version"}, set: func(o *options) { o.version = true }},
+	{names: []string{"-h", "--help"}, set: func(o *options) { o.help = true }},
+	{names: []string{"--new-session"}, set: func(o *options) { o.newSession = true }},
+	{names: []string{"--violations"}, value: setViolations},
+	{names: []string{"--violations-fd"}, value: setViolationsFD},
+	{names: []string{"--exit-code-on-failure"}, value: setFailureStatus},
+}
+
+func setSettings(o *options, v string) error {
+	if v == "" {
+		return errors.New("reading --settings: the value is empty; name a file, or leave the option out for the default")
+	}
+	o.settings = &v
+	return nil
+}
+
+func setViolations(o *options, v string) error {
+	switch v {
+	case "auto", "always", "never", "json":
+		o.violations = v
+		return nil
+	}
+	return fmt.Errorf("reading --violations: %q is none of auto, always, never, json", v)
+}
+
+func setViolationsFD(o *options, v string) error {
+	n, err := strconv.ParseUint(v, 10, 16)
+	if err != nil || n < 1 {
+		return fmt.Errorf("reading --violations-fd: %q is not a descriptor number", v)
+	}
+	o.violationsFD = int(n)
+	return nil
+}
+
+func setFailureStatus(o *options, v string) error {
+	n, err := strconv.ParseUint(v, 10, 8)
+	if err != nil || n == 0 {
+		return fmt.Errorf("reading --exit-code-on-failure: %q is not a status from 1 to 255", v)
+	}
+	o.failureStatus = int(n)
+	return nil
+}
+
+// subcommands are recognised as the first word, never after "--".
+var subcommands = map[string]bool{"config": true, "proxy": true, "windows-install": true, "windows-uninstall": true}
+
+// parseOptions reads srt's own options up to the first word that is not one.
+// From there on everything belongs to the command, so that arguments which a
+// caller passes through can never change the policy.
+func parseOptions(args []string) (*options, error) {
+	o := &options{violations: "auto", violationsFD: 2, failureStatus: statusRefused}
+	for len(args) > 0 {
+		if args[0] == "--" {
+			o.args = args[1:]
+			return o, o.check()
+		}
+		used, err := o.parseOne(args)
+		if err != nil {
+			return o, err
+		}
+		if used == 0 {
+			break
+		}
+		args = args[used:]
+	}
+	if len(args) > 0 && subcommands[args[0]] {
+		o.subcommand, args = args[0], args[1:]
+	}
+	o.args = args
+	return o, o.check()
+}
+
+// parseOne reads the option at the start of args and returns how many words it
+// took, 0 if there is none.
+func (o *options) parseOne(args []string) (int, error) {
+	word := args[0]
+	for _, f := range flags {
+		for _, name := range f.names {
+			switch {
+			case f.set != nil && word == name:
+				f.set(o)
+				return 1, nil
+			case f.value != nil && word == name:
+				if len(args) < 2 {
+					return 0, fmt.Errorf("reading %s: the value is missing", name)
+				}
+				return 2, f.value(o, args[1])
+			case f.value != nil:
+				if v, ok := attached(word, name); ok {
+					return 1, f.value(o, v)
+				}
+			}
+		}
+	}
+	return 0, nil
+}
+
+// attached splits --name=VALUE and -nVALUE.
+func attached(word, name string) (string, bool) {
+	if strings.HasPrefix(name, "--") {
+		return strings.CutPrefix(word, name+"=")
+	}
+	v, ok := strings.CutPrefix(word, name)
+	return v, ok && v != "" && !strings.HasPrefix(word, "--")
+}
+
+func (o *options) check() error {
+	if o.help || o.version || o.subcommand != "" || o.script != "" || len(o.args) > 0 {
+		return nil
+	}
+	return errors.New("no command given; try: srt --help")
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	srt "github.com/srt-sandbox/srt"
+)
+
+// report prints the refused operations after the command ended.
+type report struct {
+	w      io.Writer
+	format func(io.Writer, []srt.Violation) error
+}
+
+func newReport(o *options, m *messages) (*report, error) {
+	r := &report{w: m.w}
+	if o.violationsFD != 2 {
+		f := os.NewFile(uintptr(o.violationsFD), "violations")
+		if _, err := f.Stat(); err != nil {
+			return nil, fmt.Errorf("using --violations-fd %d: %w", o.violationsFD, err)
+		}
+		r.w = f
+	}
+	switch o.violations {
+	case "always":
+		r.format = writeBlock
+	case "json":
+		r.format = writeJSON
+	case "auto":
+		if o.violationsFD != 2 || term.IsTerminal(int(os.Stderr.Fd())) {
+			r.format = writeSummary
+		}
+	}
+	return r, nil
+}
+
+// write prints nothing when nothing was refused. A report that cannot be
+// written has no other place to go.
+func (r *report) write(violations []srt.Violation) {
+	if r.format != nil && len(violations) > 0 {
+		_ = r.format(r.w, violations)
+	}
+}
+
+func writeBlock(w io.Writer, violations []srt.Violation) error {
+	_, err := fmt.Fprintln(w, srt.ViolationBlock(violations))
+	return err
+}
+
+func writeJSON(w io.Writer, violations []srt.Violation) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for _, v := range violations {
+		if err := enc.Encode(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeSummary prints each distinct refusal once, with its count and cure.
+func writeSummary(w io.Writer, violations []srt.Violation) error {
+	var b strings.Builder
+	counts := map[string]int{}
+	for _, v := range violations {
+		counts[v.Line]++
+	}
+	fmt.Fprintf(&b, "srt refused %d operation(s):\n", len(violations))
+	for _, v := range violations {
+		n := counts[v.Line]
+		if n == 0 {
+			continue
+		}
+		delete(counts, v.Line)
+		b.WriteString("  " + v.Line)
+		if n > 1 {
+			fmt.Fprintf(&b, " (%d times)", n)
+		}
+		b.WriteByte('\n')
+		if v.Setting != "" {
+			b.WriteString("    to allow it: " + v.Setting + "\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	srt "github.com/srt-sandbox/srt"
+	"github.com/srt-sandbox/srt/config"
+)
+
+// runCommand runs the command of the options and returns its exit status. An
+// error means that it did not run.
+func runCommand(o *options, m *messages) (int, error) {
+	ctx, interrupted := context.WithCancelCause(context.Background())
+	relay := newSignalRelay(interrupted)
+	defer relay.stop()
+	report, err := newReport(o, m)
+	if err != nil {
+		return 0, err
+	}
+	cfg, protected, err := loadSettings(o, m)
+	if err != nil {
+		return 0, err
+	}
+	sb, err := srt.New(ctx, cfg, srt.WithLogger(m.logger()), srt.WithWarnings(m.warn), srt.WithProtectedFiles(protected...))
+	if err != nil {
+		return 0, err
+	}
+	defer sb.Close()
+	cmd := newCommand(ctx, sb, o)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.NewSession = o.newSession
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	relay.attach(cmd)
+	err = cmd.Wait()
+	report.write(sb.Violations())
+	return exitStatus(err, relay)
+}
+
+// newCommand turns the positional words into a command.
+func newCommand(ctx context.Context, sb *srt.Sandbox, o *options) *srt.Cmd {
+	switch {
+	case o.script != "":
+		return sb.Shell(ctx, o.script, o.args...)
+	case isCommandLine(o.args):
+		return sb.Shell(ctx, o.args[0])
+	default:
+		return sb.Command(ctx, o.args[0], o.args[1:]...)
+	}
+}
+
+// isCommandLine reports whether the only argument is a whole command line: it
+// has white space and is not the name of a program.
+func isCommandLine(args []string) bool {
+	if len(args) != 1 || !strings.ContainsAny(args[0], " \t\n") {
+		return false
+	}
+	if _, err := os.Stat(args[0]); err == nil {
+		return false
+	}
+	_, err := exec.LookPath(args[0])
+	return err != nil
+}
+
+// exitStatus is the command's own status. A command that srt had to kill after
+// a signal counts as ended by that signal.
+func exitStatus(err error, relay *signalRelay) (int, error) {
+	var exit *srt.ExitError
+	if !errors.As(err, &exit) {
+		return 0, err
+	}
+	if n := relay.escalated(); n != 0 && exit.Signal == 9 {
+		return 128 + n, nil
+	}
+	return exit.ShellCode(), nil
+}
+
+// loadSettings reads the settings that apply and names the files that decided,
+// which no command may change.
+func loadSettings(o *options, m *messages) (*config.Config, []string, error) {
+	home, err := config.Home(os.LookupEnv)
+	if err != nil {
+		return nil, nil, err
+	}
+	standard := config.DefaultPath(home)
+	path := standard
+	if o.settings != nil {
+		path = *o.settings
+	}
+	cfg, unknown, err := config.Load(path)
+	if o.settings == nil && errors.Is(err, config.ErrMissing) {
+		m.debugf("no settings file at %s, using the defaults", path)
+		return config.Default(), []string{standard}, nil
+	}
+	if err != nil {
+		return nil, nil, &settingsError{err: err, named: o.settings != nil}
+	}
+	for _, k := range unknown {
+		m.unknownKey(path, k)
+	}
+	if o.strict && len(unknown) > 0 {
+		return nil, nil, fmt.Errorf("reading settings from %s: %d unknown keys, and --strict-settings is given", path, len(unknown))
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("locating the settings file %s: %w", path, err)
+	}
+	return cfg, []string{absolute, standard}, nil
+}
+
+// settingsError adds what running without the file would have meant.
+type settingsError struct {
+	err   error
+	named bool
+}
+
+func (e *settingsError) Error() string {
+	lost := "the rules of the settings file"
+	if e.named {
+		lost = "the rules that --settings asked for"
+	}
+	return e.err.Error() + "\nsrt does not fall back to its built-in defaults: they would drop " + lost
+}
+
+func (e *settingsError) Unwrap() error { return e.err }

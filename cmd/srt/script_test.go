@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	srt "github.com/srt-sandbox/srt"
+)
+
+// The scripts in testdata/script run this test binary as srt. As root every
+// script runs twice: as root, and as an ordinary user who owns the script's
+// directory and home.
+
+// ordinaryUser is a user number that no account of a test machine has.
+const ordinaryUser = 31337
+
+func TestMain(m *testing.M) {
+	srt.MaybeExecHelper()
+	testscript.Main(m, map[string]func(){
+		"srt": main,
+		"as":  runAs,
+	})
+}
+
+// runAs is the script command "as UID PROGRAM ARGUMENT...".
+func runAs() {
+	uid, err := strconv.Atoi(os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "as:", err)
+		os.Exit(1)
+	}
+	path, err := exec.LookPath(os.Args[2])
+	if err == nil && uid != os.Getuid() {
+		err = becomeUser(uid)
+	}
+	if err == nil {
+		err = syscall.Exec(path, os.Args[2:], os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, "as:", err)
+	os.Exit(1)
+}
+
+func becomeUser(uid int) error {
+	if err := syscall.Setgroups(nil); err != nil {
+		return err
+	}
+	if err := syscall.Setgid(uid); err != nil {
+		return err
+	}
+	return syscall.Setuid(uid)
+}
+
+func TestScripts(t *testing.T) {
+	uids := []int{os.Getuid()}
+	if os.Getuid() == 0 {
+		uids = append(uids, ordinaryUser)
+	}
+	for _, uid := range uids {
+		t.Run(fmt.Sprintf("uid%d", uid), func(t *testing.T) { runScripts(t, uid) })
+	}
+}
+
+func runScripts(t *testing.T, uid int) {
+	root := openTempDir(t)
+	testscript.Run(t, testscript.Params{
+		Dir:           filepath.Join("testdata", "script"),
+		WorkdirRoot:   root,
+		Setup:         func(env *testscript.Env) error { return setupScript(env, uid) },
+		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"noprocess": noProcess},
+		Condition:     condition,
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+	})
+}
+
+// openTempDir is t.TempDir for other users too: theirs is the work below it.
+func openTempDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "srt-script")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// setupScript gives the script a home, a temporary directory and a work
+// directory, all owned by the user who runs srt.
+func setupScript(env *testscript.Env, uid int) error {
+	home, work, tmp := filepath.Join(env.WorkDir, "home"), filepath.Join(env.WorkDir, "w"), filepath.Join(env.WorkDir, "tmp")
+	for _, dir := range []string{home, work, tmp} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	env.Vars = append(env.Vars, "HOME="+home, "TMPDIR="+tmp, "UID="+strconv.Itoa(uid), "W="+work, "SETTINGS="+filepath.Join(env.WorkDir, "settings.json"),
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.invalid", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.invalid", "GIT_CONFIG_NOSYSTEM=1")
+	env.Cd = work
+	return filepath.Walk(env.WorkDir, func(p string, _ os.FileInfo, err error) error {
+		if err != nil || os.Getuid() != 0 {
+			return err
+		}
+		return os.Lchown(p, uid, uid)
+	})
+}
+
+func condition(cond string) (bool, error) {
+	if name, ok := strings.CutPrefix(cond, "have:"); ok {
+		_, err := exec.LookPath(name)
+		return err == nil, nil
+	}
+	return false, fmt.Errorf("unknown condition %q", cond)
+}
+
+// noProcess checks that no process of this machine has the text in its
+// command line.
+func noProcess(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: noprocess TEXT")
+	}
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	ts.Check(err)
+	for _, name := range lines {
+		line, err := os.ReadFile(name)
+		if err == nil && strings.Contains(strings.ReplaceAll(string(line), "\x00", " "), args[0]) {
+			ts.Fatalf("%s still runs: %q", filepath.Dir(name), line)
+		}
+	}
+}

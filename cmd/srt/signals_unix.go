@@ -1,0 +1,109 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	srt "github.com/srt-sandbox/srt"
+)
+
+// graceTime is how long a command may take to end after a signal that asks it to.
+const graceTime = 2 * time.Second
+
+// signalRelay passes the signals that srt receives on to the command. Before
+// there is a command they stop the start.
+type signalRelay struct {
+	signals   chan os.Signal
+	interrupt func(error)
+
+	mu     sync.Mutex
+	cmd    *srt.Cmd
+	asked  syscall.Signal // the signal that asked the command to end
+	killed bool
+}
+
+// newSignalRelay takes the signals over. What the caller ignores stays ignored.
+func newSignalRelay(interrupt func(error)) *signalRelay {
+	r := &signalRelay{signals: make(chan os.Signal, 16), interrupt: interrupt}
+	for _, s := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGWINCH} {
+		if !signal.Ignored(s) {
+			signal.Notify(r.signals, s)
+		}
+	}
+	// A reader of stderr that went away must not end srt before it cleaned up.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	go r.loop()
+	return r
+}
+
+func (r *signalRelay) stop() { signal.Stop(r.signals) }
+
+// attach names the command that gets the signals from now on.
+func (r *signalRelay) attach(cmd *srt.Cmd) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cmd = cmd
+}
+
+// escalated returns the number of the signal after which the command had to be
+// killed, or 0.
+func (r *signalRelay) escalated() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.killed {
+		return int(r.asked)
+	}
+	return 0
+}
+
+func (r *signalRelay) loop() {
+	for s := range r.signals {
+		r.handle(s.(syscall.Signal))
+	}
+}
+
+func (r *signalRelay) handle(s syscall.Signal) {
+	r.mu.Lock()
+	cmd, again := r.cmd, r.asked != 0
+	ends := s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGHUP || s == unix.SIGQUIT
+	if ends && cmd != nil {
+		r.asked = s
+	}
+	r.mu.Unlock()
+	switch {
+	case cmd == nil && ends:
+		r.interrupt(fmt.Errorf("interrupted by %s", unix.SignalName(s)))
+	case cmd == nil:
+	case ends && again && (s == unix.SIGINT || s == unix.SIGTERM):
+		r.kill(cmd)
+	case s == unix.SIGTSTP:
+		suspend(cmd)
+	default:
+		_ = cmd.Signal(s)
+		if ends && s != unix.SIGINT {
+			time.AfterFunc(graceTime, func() { r.kill(cmd) })
+		}
+	}
+}
+
+func (r *signalRelay) kill(cmd *srt.Cmd) {
+	r.mu.Lock()
+	r.killed = true
+	r.mu.Unlock()
+	_ = cmd.Kill()
+}
+
+// suspend stops the command together with srt, and continues both.
+func suspend(cmd *srt.Cmd) {
+	_ = cmd.Signal(unix.SIGTSTP)
+	_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+	_ = cmd.Signal(unix.SIGCONT)
+}

@@ -1,0 +1,60 @@
+package srt
+
+import (
+	"net"
+	"os"
+
+	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/policy"
+	"github.com/srt-sandbox/srt/internal/proxy"
+	"github.com/srt-sandbox/srt/internal/violation"
+)
+
+// AskRequest is a destination that no list decided about.
+type AskRequest = proxy.AskRequest
+
+// AskDecision answers an [AskRequest]. The zero value denies.
+type AskDecision = proxy.AskDecision
+
+// ViolationBlock renders violations as the tagged block that tools put behind a
+// command's error output; empty without violations.
+func ViolationBlock(vs []Violation) string { return violation.Block(vs) }
+
+// startFilter creates the network filter of a new sandbox. It listens nowhere
+// yet: each command brings the sockets of its own namespace.
+func (s *Sandbox) startFilter(cfg *config.Config) error {
+	hosts, err := policy.NewHosts(cfg)
+	if err != nil {
+		return err
+	}
+	parent, err := proxy.NewParent(cfg.Network.ParentProxy, os.LookupEnv, s.options.warn)
+	if err != nil {
+		return err
+	}
+	mitm, err := proxy.NewMITM(cfg.Network.MITMProxy)
+	if err != nil {
+		return err
+	}
+	s.filter = proxy.New(hosts, proxy.Options{Ask: s.options.ask, Record: s.events.Add, Logger: s.options.logger, Parent: parent, MITM: mitm})
+	s.events.SetIgnore(cfg.IgnoreViolations)
+	s.config.Store(cfg.Clone())
+	return nil
+}
+
+// serveOn attaches one listener of a sandbox to the filter, or to the external
+// proxy that the settings name for its port.
+func (s *Sandbox) serveOn(ln net.Listener, cfg *config.Config, who proxy.Invocation) error {
+	external := 0
+	if a, ok := ln.Addr().(*net.TCPAddr); ok {
+		switch a.Port {
+		case httpPort:
+			external = cfg.Network.HTTPProxyPort
+		case socksPort:
+			external = cfg.Network.SOCKSProxyPort
+		}
+	}
+	if external != 0 {
+		return s.filter.ServeForward(ln, external)
+	}
+	return s.filter.Serve(ln, who)
+}

@@ -1,0 +1,148 @@
+package hostname
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+)
+
+func TestParseEntries(t *testing.T) {
+	// config 33
+	for _, e := range []string{"*", "*.com", "com", "https://a.b", "a.b/c", "a.b:0", "a.b:99999", "a.b:080", "::1", "[::1]:70000", ".a.b", "a.b.", "*.a..b", "*.localhost",
+		"a*.b.c", "a.*.c", "a b.com", " a.com", "user@a.com", "[a.b]", "[*]", "LOCALHOST", "intranet", "2001:db8::1:443", "300.1.1.1", "a.b:443.evil", "", "*:443", "[::1]x"} {
+		if p, err := ParseAllow(e); err == nil {
+			t.Errorf("ParseAllow(%q) = %+v, want an error", e, p)
+		}
+	}
+	// config 34
+	for _, e := range []string{"localhost", "localhost:80", "1.2.3.4", "a.b:443", "*.a.b:1", "EXAMPLE.com", "[::1]", "[2001:db8::1]:443", "foo.localhost", "_x.a.b", "bücher.example", "127.1"} {
+		if _, err := ParseAllow(e); err != nil {
+			t.Errorf("ParseAllow(%q): %v", e, err)
+		}
+	}
+	// config 35
+	for e, ok := range map[string]bool{"*": true, "*:22": true, "*.com": false, "com": false, "[*]": false} {
+		if _, err := ParseDeny(e); (err == nil) != ok {
+			t.Errorf("ParseDeny(%q): %v", e, err)
+		}
+	}
+	// config 43
+	for e, ok := range map[string]bool{"a.b:443": false, "*.a.b": true, "::1": true, "[::1]": true, "[::1]:1": false, "*": false} {
+		if _, err := ParseHostOnly(e); (err == nil) != ok {
+			t.Errorf("ParseHostOnly(%q): %v", e, err)
+		}
+	}
+}
+
+func TestMatch(t *testing.T) {
+	for _, c := range []struct {
+		entry, host string
+		port        int
+		want        bool
+	}{
+		{"*.example.com", "example.com", 443, false}, {"*.example.com", "a.b.example.com", 443, true}, {"*.example.com", "xexample.com", 443, false}, // config 36
+		{"example.com:443", "example.com", 80, false}, {"example.com:443", "example.com", 443, true}, // config 37
+		{"EXAMPLE.com", "example.COM.", 1, true},                              // config 38
+		{"127.0.0.1", "127.1", 1, true}, {"127.0.0.1", "0x7f.0.0.1", 1, true}, // config 40
+		{"127.0.0.1", "2130706433", 1, true}, {"127.0.0.1", "[::ffff:127.0.0.1]", 1, true}, // config 40
+		{"127.1", "127.0.0.1", 1, true}, {"0x7f.0.0.1", "127.0.0.1", 1, true}, // entries are canonicalised like hosts
+		{"*.a.0x1b", "x.a.0x1b", 1, false}, // such a host is malformed
+		{"bücher.example", "xn--bcher-kva.example", 1, true}, {"*.bücher.example", "a.xn--bcher-kva.example", 1, true},
+		{"[::ffff:1.2.3.4]", "1.2.3.4", 1, true}, {"[fe80::1%eth0]", "fe80::1", 1, true}, {"[2001:DB8::1]:443", "2001:db8:0::1", 443, true},
+	} {
+		p, err := ParseAllow(c.entry)
+		if err != nil {
+			if c.want {
+				t.Errorf("%q: %v", c.entry, err)
+			}
+			continue
+		}
+		host, err := Canonical(c.host)
+		got := err == nil && p.Match(host, c.port)
+		if got != c.want {
+			t.Errorf("%q against %q:%d = %v", c.entry, c.host, c.port, got)
+		}
+	}
+}
+
+// config 41: a wildcard never matches an address.
+func TestWildcardNeverMatchesAddress(t *testing.T) {
+	p := Pattern{kind: wildcard, host: "3.4"}
+	if p.Match("1.2.3.4", 1) || NewSet([]Pattern{p}).patterns[0].Match("1.2.3.4", 1) {
+		t.Error("an address was matched by its ending")
+	}
+	if _, ok := NewSet([]Pattern{p}).Match("1.2.3.4", 1); ok {
+		t.Error("the index matched an address by its ending")
+	}
+}
+
+func TestCovers(t *testing.T) {
+	for _, c := range []struct {
+		p, q string
+		want bool
+	}{
+		{"*.github.com", "api.github.com", true}, {"api.github.com", "*.github.com", false}, {"*.github.com", "*.github.com", true}, {"*.github.com", "*.a.github.com", true},
+		{"*.a.github.com", "*.github.com", false}, {"*.hub.com", "*.github.com", false}, {"a.b:443", "a.b", true},
+	} {
+		p, _ := ParseAllow(c.p)
+		q, _ := ParseAllow(c.q)
+		if got := p.Covers(q); got != c.want {
+			t.Errorf("%q covers %q = %v", c.p, c.q, got)
+		}
+	}
+}
+
+func TestSetReportsFirst(t *testing.T) {
+	var ps []Pattern
+	for _, e := range []string{"x.y:1", "*.b.c", "a.b.c", "*"} {
+		p, err := ParseDeny(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ps = append(ps, p)
+	}
+	s := NewSet(ps)
+	for host, want := range map[string]int{"a.b.c": 1, "b.c": 3, "x.y": 3, "1.2.3.4": 3} {
+		if i, ok := s.Match(host, 2); !ok || i != want {
+			t.Errorf("Match(%q) = %d, %v; want %d", host, i, ok, want)
+		}
+	}
+	if i, ok := s.Match("x.y", 1); !ok || i != 0 {
+		t.Errorf("Match(x.y:1) = %d, %v", i, ok)
+	}
+}
+
+func TestParseRange(t *testing.T) {
+	// config 44
+	for _, r := range []string{"10.0.0.0/33", "::1/129", "[::1]", "::ffff:10.0.0.0/95", "x", "300.1.1.1", "10.0.0.0/", "10.0.0.0/0008", "1.2.3", "01.2.3.4", ""} {
+		if p, err := ParseRange(r); err == nil {
+			t.Errorf("ParseRange(%q) = %v", r, p)
+		}
+	}
+	for r, want := range map[string]string{"fc00::/7": "fc00::/7", "::ffff:10.0.0.0/104": "10.0.0.0/8", "10.1.2.3/8": "10.0.0.0/8", "fe80::1%eth0": "fe80::1/128", "1.2.3.4": "1.2.3.4/32"} {
+		if p, err := ParseRange(r); err != nil || p != netip.MustParsePrefix(want) {
+			t.Errorf("ParseRange(%q) = %v, %v; want %s", r, p, err, want)
+		}
+	}
+}
+
+func BenchmarkSet(b *testing.B) {
+	for _, n := range []int{10, 10_000} {
+		var ps []Pattern
+		for i := range n {
+			p, err := ParseAllow(fmt.Sprintf("*.host%d.example.com:443", i))
+			if err != nil {
+				b.Fatal(err)
+			}
+			ps = append(ps, p)
+		}
+		s := NewSet(ps)
+		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
+			for b.Loop() {
+				if _, ok := s.Match("a.b.host7.example.com", 443); !ok {
+					b.Fatal("no match")
+				}
+			}
+		})
+	}
+}

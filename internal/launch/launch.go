@@ -1,0 +1,136 @@
+// Package launch is the seam between srt and the operating systems: what every
+// launcher is asked for and what it answers. One launcher per system lives in
+// a package below.
+package launch
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+
+	"github.com/srt-sandbox/srt/internal/policy"
+)
+
+// ErrUnsupported says that this system has no launcher.
+var ErrUnsupported = errors.New("this operating system has no sandbox launcher yet")
+
+// Launcher starts sandboxes of one kind.
+type Launcher interface {
+	// Prepare creates the sandbox's first process. It needs nothing of the
+	// policy, so that the caller can resolve it meanwhile.
+	Prepare(Streams) (Sandbox, error)
+}
+
+// Streams are what a sandbox's first process is born with.
+type Streams struct {
+	// Stdio become the command's standard streams.
+	Stdio [3]*os.File
+	// NewSession keeps the caller's controlling terminal from the command.
+	NewSession bool
+	// Helper is the binary that carries out the inside half; empty means this
+	// program itself.
+	Helper string
+}
+
+// Request is one command and everything that confines it.
+type Request struct {
+	Policy *policy.Policy
+	// UnixSockets lets the command use Unix sockets of every kind.
+	UnixSockets bool
+	// NestedNamespaces lets the command create namespaces of its own.
+	NestedNamespaces bool
+
+	// Path is the program, looked up inside along the command's PATH when it
+	// has no slash; Args includes argument zero.
+	Path string
+	Args []string
+	Env  []string
+	// Dir is where the command starts, Home the second choice.
+	Dir, Home string
+	// Ports get listeners on the sandbox's loopback addresses.
+	Ports []int
+	// Private is the run's own temporary directory, removed even if this
+	// process is killed.
+	Private string
+
+	// Note receives warnings, Violation refused operations. Both are called from
+	// one goroutine and must not block.
+	Note      func(string)
+	Violation func(Violation)
+}
+
+// Sandbox is one prepared sandbox. Its methods are called in the order Build,
+// Run, Close; Signal and Kill at any time.
+type Sandbox interface {
+	// Build puts every layer in place and returns the listeners, which accept
+	// connections made inside. A *StartError says which layer failed; the
+	// command did not and will not run.
+	Build(context.Context, Request) ([]net.Listener, error)
+	// Run starts the command and waits for its end. The error is a
+	// *CommandError when the program could not be started.
+	Run() (Status, error)
+	// Signal reaches the command and the processes of its group.
+	Signal(os.Signal) error
+	// Kill ends every process of the sandbox at once.
+	Kill()
+	// Close ends what still runs and releases everything.
+	Close()
+}
+
+// Status is how a command ended.
+type Status struct {
+	// Code is the exit status, 0 to 255; meaningless when Signal is set.
+	Code int
+	// Signal is the number of the signal that ended the command, or 0.
+	Signal int
+}
+
+// ShellCode is the status as shells report it: 128 plus the signal's number.
+func (s Status) ShellCode() int {
+	if s.Signal != 0 {
+		return 128 + s.Signal
+	}
+	return s.Code
+}
+
+// Violation is an operation that the launcher refused.
+type Violation struct {
+	// Operation is the system call's plain name, Path what it named, Target the
+	// protected path that Path leads to.
+	Operation, Path, Target string
+	// Rule and Cure are those of the policy.
+	Rule, Cure string
+	PID        int
+	Process    string
+}
+
+// StartError says why a sandbox could not be set up. The command did not run.
+type StartError struct {
+	// Stage is the layer that failed: "namespaces", "mount", "network",
+	// "privileges", "guard", "changed" or "start".
+	Stage string
+	// Text is what failed, Cure what a person can do about it.
+	Text, Cure string
+	Err        error
+}
+
+func (e *StartError) Error() string {
+	text := "setting up the sandbox (" + e.Stage + "): " + e.Text
+	if e.Cure != "" {
+		text += "; " + e.Cure
+	}
+	return text
+}
+
+func (e *StartError) Unwrap() error { return e.Err }
+
+// CommandError says that the sandbox stood but the program could not be started.
+type CommandError struct {
+	// Status is 127 for a program that does not exist and 126 for one that
+	// cannot be executed, as in shells.
+	Status int
+	Text   string
+}
+
+func (e *CommandError) Error() string { return e.Text }

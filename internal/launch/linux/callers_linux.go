@@ -1,0 +1,126 @@
+package linux
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// path copies a path argument out of the caller's memory. The copy is what the
+// guard decides about and acts on; the original is never looked at again.
+func (g *guard) path(c *call, address uint64) (string, unix.Errno) {
+	var buf [unix.PathMax]byte
+	have := 0
+	for have < len(buf) {
+		// Never read across a page that may not be there.
+		want := min(os.Getpagesize()-int((address+uint64(have))%uint64(os.Getpagesize())), len(buf)-have)
+		n, e := g.readMemory(c.pid, address+uint64(have), buf[have:have+want])
+		if e != 0 {
+			return "", e
+		}
+		if end := bytes.IndexByte(buf[have:have+n], 0); end >= 0 {
+			if !g.listener.valid(c.id) {
+				return "", unix.EINTR
+			}
+			return string(buf[:have+end]), 0
+		}
+		have += n
+		if n < want {
+			return "", unix.EFAULT
+		}
+	}
+	return "", unix.ENAMETOOLONG
+}
+
+// readMemory reads what the caller itself could read. A process that runs an
+// unreadable program is closed even to its own user; only then the capability
+// is used.
+func (g *guard) readMemory(pid int, address uint64, buf []byte) (int, unix.Errno) {
+	n, err := readProcess(pid, address, buf)
+	if err == unix.EPERM {
+		err = g.privileged(func() error {
+			var e error
+			n, e = readProcess(pid, address, buf)
+			return e
+		})
+	}
+	if err != nil {
+		return 0, errnoOf(err)
+	}
+	return n, 0
+}
+
+func readProcess(pid int, address uint64, buf []byte) (int, error) {
+	local := []unix.Iovec{{Base: &buf[0]}}
+	local[0].SetLen(len(buf))
+	remote := []unix.RemoteIovec{{Base: uintptr(address), Len: len(buf)}}
+	return unix.ProcessVMReadv(pid, local, remote, 0)
+}
+
+// privileged runs step with the guard's capabilities in effect.
+func (g *guard) privileged(step func() error) error {
+	if err := setCapabilities(guardCapabilities, guardCapabilities); err != nil {
+		return err
+	}
+	err := step()
+	if drop := setCapabilities(0, guardCapabilities); drop != nil {
+		fail(g.control, drop)
+	}
+	return err
+}
+
+func errnoOf(err error) unix.Errno {
+	if e, ok := err.(unix.Errno); ok {
+		return e
+	}
+	return unix.EIO
+}
+
+// umask returns the caller's file mode mask.
+func (g *guard) umask(pid int) (int, unix.Errno) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, unix.ESRCH
+	}
+	_, after, ok := bytes.Cut(status, []byte("\nUmask:\t"))
+	line, _, ok2 := bytes.Cut(after, []byte("\n"))
+	mask, err := strconv.ParseUint(string(line), 8, 16)
+	if !ok || !ok2 || err != nil {
+		return 0, unix.EIO
+	}
+	return int(mask), 0
+}
+
+// withUmask runs create under the caller's file mode mask: default ACLs make
+// the kernel ignore the mask, so computing the mode here would be wrong.
+func (g *guard) withUmask(c *call, create func() error) unix.Errno {
+	mask, e := g.umask(c.pid)
+	if e != 0 {
+		return e
+	}
+	old := unix.Umask(mask)
+	err := create()
+	unix.Umask(old)
+	if err != nil {
+		return errnoOf(err)
+	}
+	return 0
+}
+
+// threadGroup returns the process that the calling thread belongs to.
+func threadGroup(tid int) (int, unix.Errno) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+	if err != nil {
+		return 0, unix.ESRCH
+	}
+	_, after, _ := bytes.Cut(status, []byte("\nTgid:\t"))
+	line, _, _ := bytes.Cut(after, []byte("\n"))
+	tgid, err := strconv.Atoi(string(line))
+	if err != nil {
+		return 0, unix.EIO
+	}
+	return tgid, 0
+}

@@ -1,0 +1,42 @@
+package linux
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSpecRoundTrip(t *testing.T) {
+	s := &spec{
+		Plan:      Plan{{Kind: OpPin, Path: "/a\xff\n", Symlink: true, Dev: 1 << 40, Ino: ^uint64(0)}, {Kind: OpBase, Path: "/", Write: true, Dir: true, Nested: true}},
+		Filter:    FilterOptions{UnixSockets: true, Guard: true},
+		Names:     []GuardedName{{Dir: "/d", Name: "n", Fold: true, Rule: "r", Cure: "c", Target: "/d/n/x", Dev: 7, Ino: 8, Exists: true}},
+		Creatable: []CreatablePath{{Path: "/p/q/r", Parent: "/p", First: "q"}},
+		Path:      "prog", Args: []string{"prog", "", "a b"}, Env: []string{"A=\x80"}, Dir: "/w", Home: "/h", Ports: []int{3128, 1080}, Private: "/t",
+	}
+	got, err := decodeSpec(s.encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s, got); diff != "" {
+		t.Errorf("spec changed on the way (-sent +received):\n%s", diff)
+	}
+}
+
+func FuzzDecodeSpec(f *testing.F) {
+	f.Add((&spec{Args: []string{"a"}, Plan: Plan{{Kind: OpBind, Path: "/x"}}}).encode())
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := decodeSpec(data)
+		if err != nil {
+			return
+		}
+		again, err := decodeSpec(s.encode())
+		if err != nil {
+			t.Fatalf("an accepted spec does not decode after encoding: %v", err)
+		}
+		if diff := cmp.Diff(s, again); diff != "" {
+			t.Errorf("spec changed (-first +second):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,179 @@
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit statuses for a program that cannot be started, as shells use them.
+const (
+	statusNotFound      = 127
+	statusNotExecutable = 126
+)
+
+// commandError says that the sandbox stands but the program does not start.
+type commandError struct {
+	status int
+	err    error
+}
+
+func (e *commandError) Error() string { return e.err.Error() }
+func (e *commandError) Unwrap() error { return e.err }
+
+// start runs the command from a thread that gave up everything first. The
+// thread ends with the goroutine and is never used for anything else.
+func (i *initProcess) start() (int, error) {
+	prog, err := assemble(filterRules(i.spec.Filter))
+	if err != nil {
+		return 0, err
+	}
+	dir, err := i.workingDirectory()
+	if err != nil {
+		return 0, err
+	}
+	type result struct {
+		pid int
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread()
+		listener, err := confineThread(prog, i.spec.Filter.Guard)
+		if err != nil {
+			done <- result{err: &stageError{stage: "privileges", err: err}}
+			return
+		}
+		if listener >= 0 {
+			startGuard(listener, i.control, i.spec)
+		}
+		pid, err := i.exec(dir)
+		done <- result{pid: pid, err: err}
+	}()
+	r := <-done
+	if r.err == nil {
+		detachStreams()
+	}
+	return r.pid, r.err
+}
+
+// confineThread gives up every privilege of the calling thread for good and
+// puts the filter on it. What it starts inherits all of that.
+func confineThread(prog []unix.SockFilter, guard bool) (int, error) {
+	if err := dropCapabilities(); err != nil {
+		return -1, err
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return -1, fmt.Errorf("setting no_new_privs: %w", err)
+	}
+	return installFilter(prog, guard)
+}
+
+// workingDirectory picks where the command starts. A directory that the policy
+// hides is replaced by the home directory, else the root, with a warning.
+func (i *initProcess) workingDirectory() (string, error) {
+	for _, dir := range []string{i.spec.Dir, i.spec.Home, "/"} {
+		if dir == "" || unix.Access(dir, unix.X_OK) != nil || !isDir(dir) {
+			continue
+		}
+		if dir != i.spec.Dir {
+			note := fmt.Sprintf("the working directory %s is not visible inside the sandbox; starting in %s", i.spec.Dir, dir)
+			_ = sendMessage(i.control, messageNote, []byte(note))
+		}
+		return dir, nil
+	}
+	return "", fmt.Errorf("starting in %s: no usable directory", i.spec.Dir)
+}
+
+func isDir(p string) bool {
+	fi, err := os.Stat(p)
+	return err == nil && fi.IsDir()
+}
+
+// exec starts the program; a script without a "#!" line is given to the shell,
+// as execvp(3) does.
+func (i *initProcess) exec(dir string) (int, error) {
+	path, err := lookPath(i.spec.Path, dir, i.spec.Env)
+	if err != nil {
+		return 0, err
+	}
+	attr := &syscall.ProcAttr{Dir: dir, Env: i.spec.Env, Files: []uintptr{0, 1, 2}}
+	pid, err := syscall.ForkExec(path, i.spec.Args, attr)
+	if errors.Is(err, syscall.ENOEXEC) {
+		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", path}, i.spec.Args[1:]...), attr)
+	}
+	if err != nil {
+		return 0, startFailure(i.spec.Path, err)
+	}
+	return pid, nil
+}
+
+func startFailure(name string, err error) error {
+	status := statusNotExecutable
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR) {
+		status = statusNotFound
+	}
+	return &commandError{status: status, err: fmt.Errorf("starting %s: %w", name, err)}
+}
+
+// lookPath finds a program as the command would, inside the sandbox and along
+// the command's own PATH.
+func lookPath(name, dir string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return absolute(name, dir), nil
+	}
+	found := error(syscall.ENOENT)
+	for _, d := range filepath.SplitList(pathOf(env)) {
+		if d == "" {
+			d = "."
+		}
+		candidate := absolute(filepath.Join(d, name), dir)
+		fi, err := os.Stat(candidate)
+		if err != nil || fi.IsDir() {
+			continue
+		}
+		if unix.Access(candidate, unix.X_OK) == nil {
+			return candidate, nil
+		}
+		found = syscall.EACCES
+	}
+	if found == syscall.ENOENT {
+		return "", &commandError{status: statusNotFound, err: fmt.Errorf("%s: command not found", name)}
+	}
+	return "", startFailure(name, found)
+}
+
+func absolute(p, dir string) string {
+	if filepath.IsAbs(p) {
+		return p
+	}
+	return filepath.Join(dir, p)
+}
+
+func pathOf(env []string) string {
+	for k := len(env) - 1; k >= 0; k-- {
+		if v, ok := strings.CutPrefix(env[k], "PATH="); ok {
+			return v
+		}
+	}
+	return "/usr/local/bin:/usr/bin:/bin"
+}
+
+// detachStreams points srt-init's own streams at /dev/null, so that a reader of
+// the command's output sees its end when the command closes it.
+func detachStreams() {
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	for fd := range 3 {
+		_ = unix.Dup3(null, fd, 0)
+	}
+	unix.Close(null)
+}

@@ -1,0 +1,143 @@
+package linux
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// run interprets a seccomp program for one call, as the kernel does.
+func run(t *testing.T, prog []unix.SockFilter, arch uint32, nr uint32, args ...uint64) uint32 {
+	t.Helper()
+	var data [64]byte
+	binary.LittleEndian.PutUint32(data[0:], nr)
+	binary.LittleEndian.PutUint32(data[4:], arch)
+	for i, a := range args {
+		binary.LittleEndian.PutUint64(data[16+8*i:], a)
+	}
+	var acc uint32
+	for pc := 0; pc < len(prog); pc++ {
+		in := prog[pc]
+		jump := func(yes bool) {
+			if yes {
+				pc += int(in.Jt)
+			} else {
+				pc += int(in.Jf)
+			}
+		}
+		switch in.Code {
+		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
+			acc = binary.LittleEndian.Uint32(data[in.K:])
+		case unix.BPF_ALU | unix.BPF_AND | unix.BPF_K:
+			acc &= in.K
+		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
+			jump(acc == in.K)
+		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:
+			jump(acc >= in.K)
+		case unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K:
+			jump(acc&in.K != 0)
+		case unix.BPF_RET | unix.BPF_K:
+			return in.K
+		default:
+			t.Fatalf("instruction %d has the unknown code %#x", pc, in.Code)
+		}
+	}
+	t.Fatal("the program ends without a verdict")
+	return 0
+}
+
+func TestFilterVerdicts(t *testing.T) {
+	const (
+		allow  = unix.SECCOMP_RET_ALLOW
+		notify = unix.SECCOMP_RET_USER_NOTIF
+		high   = 0xdead_beef_0000_0000 // bits above the argument's width
+	)
+	eperm, enosys := errno(unix.EPERM), errno(unix.ENOSYS)
+	plain := FilterOptions{Guard: true}
+	for _, c := range []struct {
+		name string
+		o    FilterOptions
+		nr   uintptr
+		args []uint64
+		want uint32
+	}{
+		{"linux 101 clone of a thread", plain, unix.SYS_CLONE, []uint64{unix.CLONE_VM | unix.CLONE_THREAD}, allow},
+		{"linux 101 clone with a user namespace", plain, unix.SYS_CLONE, []uint64{unix.CLONE_NEWUSER | 17}, eperm},
+		{"linux 101 clone with a mount namespace", plain, unix.SYS_CLONE, []uint64{high | unix.CLONE_NEWNS}, eperm},
+		{"clone with a network namespace", plain, unix.SYS_CLONE, []uint64{unix.CLONE_NEWNET}, eperm},
+		{"linux 101 unshare with garbage above", plain, unix.SYS_UNSHARE, []uint64{high | unix.CLONE_NEWUSER}, eperm},
+		{"unshare of a time namespace", plain, unix.SYS_UNSHARE, []uint64{unix.CLONE_NEWTIME}, eperm},
+		{"unshare with an empty mount namespace", plain, unix.SYS_UNSHARE, []uint64{unshareEmptyMounts}, eperm},
+		{"unshare of the file table", plain, unix.SYS_UNSHARE, []uint64{unix.CLONE_FILES}, allow},
+		{"linux 100 clone3", plain, unix.SYS_CLONE3, nil, enosys},
+		{"linux 100 mount", plain, unix.SYS_MOUNT, nil, eperm},
+		{"linux 100 open_tree_attr", plain, sysOpenTreeAttr, nil, eperm},
+		{"linux 100 setns", plain, unix.SYS_SETNS, nil, eperm},
+		{"linux 103 nested: unshare", FilterOptions{NestedNamespaces: true}, unix.SYS_UNSHARE, []uint64{unix.CLONE_NEWUSER}, allow},
+		{"linux 103 nested: mount", FilterOptions{NestedNamespaces: true}, unix.SYS_MOUNT, nil, allow},
+		{"linux 98 unix stream socket", plain, unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_STREAM}, eperm},
+		{"linux 98 unix socket with garbage above", plain, unix.SYS_SOCKET, []uint64{high | unix.AF_UNIX, unix.SOCK_DGRAM}, eperm},
+		{"linux 98 vsock", plain, unix.SYS_SOCKET, []uint64{unix.AF_VSOCK, unix.SOCK_STREAM}, eperm},
+		{"linux 98 inet", plain, unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM}, allow},
+		{"linux 98 inet6", plain, unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_DGRAM}, allow},
+		{"linux 98 route netlink", plain, unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}, allow},
+		{"netfilter netlink", plain, unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, eperm},
+		{"packet socket", plain, unix.SYS_SOCKET, []uint64{unix.AF_PACKET, unix.SOCK_RAW}, eperm},
+		{"kernel crypto socket", plain, unix.SYS_SOCKET, []uint64{unix.AF_ALG, unix.SOCK_SEQPACKET}, eperm},
+		{"linux 98 stream pair", plain, unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_STREAM}, allow},
+		{"datagram pair", plain, unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_DGRAM | unix.SOCK_CLOEXEC}, eperm},
+		{"linux 105 all unix sockets: socket", FilterOptions{UnixSockets: true}, unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_DGRAM}, allow},
+		{"linux 105 all unix sockets: datagram pair", FilterOptions{UnixSockets: true}, unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_DGRAM}, allow},
+		{"all unix sockets: vsock", FilterOptions{UnixSockets: true}, unix.SYS_SOCKET, []uint64{unix.AF_VSOCK, unix.SOCK_STREAM}, eperm},
+		{"linux 99 io_uring_setup", FilterOptions{UnixSockets: true}, unix.SYS_IO_URING_SETUP, nil, eperm},
+		{"linux 99 io_uring_enter", plain, unix.SYS_IO_URING_ENTER, nil, eperm},
+		{"linux 114 TIOCSTI", plain, unix.SYS_IOCTL, []uint64{0, high | unix.TIOCSTI}, eperm},
+		{"window size", plain, unix.SYS_IOCTL, []uint64{0, unix.TIOCGWINSZ}, allow},
+		{"linux 97 kill of process 1", plain, unix.SYS_KILL, []uint64{1, 9}, eperm},
+		{"kill of another process", plain, unix.SYS_KILL, []uint64{17, 9}, allow},
+		{"kill of the own group", plain, unix.SYS_KILL, []uint64{0, 15}, allow},
+		{"keyring", plain, unix.SYS_KEYCTL, nil, eperm},
+		{"file handles", plain, unix.SYS_OPEN_BY_HANDLE_AT, nil, eperm},
+		{"plain read", plain, unix.SYS_READ, nil, allow},
+		{"open for reading", plain, unix.SYS_OPENAT, []uint64{0, 0, unix.O_RDONLY}, allow},
+		{"open that may create", plain, unix.SYS_OPENAT, []uint64{0, 0, unix.O_WRONLY | unix.O_CREAT}, notify},
+		{"rename", plain, unix.SYS_RENAMEAT2, nil, notify},
+		{"rename without a guard", FilterOptions{}, unix.SYS_RENAMEAT2, nil, allow},
+	} {
+		prog, err := assemble(filterRules(c.o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := run(t, prog, auditArch, uint32(c.nr), c.args...); got != c.want {
+			t.Errorf("%s: verdict %#x, want %#x", c.name, got, c.want)
+		}
+	}
+}
+
+// linux 102: other system call tables have other numbers and never run.
+func TestFilterForeignTables(t *testing.T) {
+	prog, err := assemble(filterRules(FilterOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ arch, nr uint32 }{
+		"i386":          {unix.AUDIT_ARCH_I386, 20},
+		"32-bit ARM":    {unix.AUDIT_ARCH_ARM, 20},
+		"unknown":       {0, 0},
+		"big-endian":    {unix.AUDIT_ARCH_PPC64, 20},
+		"other 64 bits": {map[uint32]uint32{unix.AUDIT_ARCH_X86_64: unix.AUDIT_ARCH_AARCH64, unix.AUDIT_ARCH_AARCH64: unix.AUDIT_ARCH_X86_64}[auditArch], 39},
+	} {
+		if got := run(t, prog, c.arch, c.nr); got != unix.SECCOMP_RET_KILL_PROCESS {
+			t.Errorf("%s: verdict %#x, want the process killed", name, got)
+		}
+	}
+	if auditArch == unix.AUDIT_ARCH_X86_64 {
+		if got := run(t, prog, auditArch, 0x40000000|39); got != unix.SECCOMP_RET_KILL_PROCESS {
+			t.Errorf("x32 getpid: verdict %#x, want the process killed", got)
+		}
+	}
+	if got := run(t, prog, auditArch, 0xffffffff); got != unix.SECCOMP_RET_ALLOW {
+		t.Errorf("call -1, which tracers use to skip a call: verdict %#x", got)
+	}
+}

@@ -1,0 +1,245 @@
+package linux
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// guard performs the calls that can create a name. It does them itself, on its
+// own copy of the arguments and with the caller's rights, instead of letting
+// the kernel read the caller's memory a second time: a caller that changes the
+// path meanwhile changes nothing.
+//
+// One thread does everything but opens that may block. It holds no effective
+// capability while it acts, so the kernel judges it exactly like the caller.
+type guard struct {
+	listener *listener
+	control  int
+	names    map[object][]GuardedName
+	root     int // O_PATH descriptor of the sandbox's root
+	initTask int // O_PATH descriptor of /proc/1/task
+	creator  *creator
+	// userNamespace is that of the sandbox, set only where the command may make
+	// others: a caller in another one has its own idea of every path.
+	userNamespace string
+	special       chan struct{} // slots for opens that may block
+	sent          int
+}
+
+// object identifies a directory whatever path leads to it.
+type object struct{ dev, ino uint64 }
+
+const (
+	maxViolations   = 2000
+	maxSpecialOpens = 128
+	maxSymlinks     = 40
+)
+
+// guardCapabilities stay permitted, to be raised for single steps.
+const guardCapabilities = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_ADMIN
+
+func startGuard(fd, control int, s *spec) {
+	g := &guard{
+		listener: newListener(fd), control: control, names: map[object][]GuardedName{},
+		special: make(chan struct{}, maxSpecialOpens),
+	}
+	for _, n := range s.Names {
+		key := object{n.Dev, n.Ino}
+		g.names[key] = append(g.names[key], n)
+	}
+	if s.Filter.NestedNamespaces {
+		g.userNamespace, _ = os.Readlink("/proc/self/ns/user")
+	}
+	started := make(chan error)
+	go g.loop(started, s.Creatable)
+	if err := <-started; err != nil {
+		fail(control, err)
+	}
+}
+
+// fail ends the sandbox: without its guard nothing may go on.
+func fail(control int, err error) {
+	_ = sendMessage(control, messageFailed, []byte("guard\x00"+err.Error()))
+	os.Exit(1)
+}
+
+func (g *guard) loop(started chan<- error, creatable []CreatablePath) {
+	runtime.LockOSThread()
+	err := g.prepareThread(creatable)
+	started <- err
+	if err != nil {
+		return
+	}
+	var n notification
+	for {
+		if err := g.listener.receive(&n); err != nil {
+			if err != errNoCallers {
+				fail(g.control, err)
+			}
+			return
+		}
+		g.serve(&n)
+	}
+}
+
+// prepareThread gives the guard's thread a file mode mask of its own and takes
+// its effective capabilities away.
+func (g *guard) prepareThread(creatable []CreatablePath) error {
+	var err error
+	if g.root, err = openObject("/"); err != nil {
+		return err
+	}
+	if g.initTask, err = openObject("/proc/1/task"); err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("separating the guard's file mode mask: %w", err)
+	}
+	unix.Umask(0o077)
+	g.creator = newCreator(creatable)
+	return setCapabilities(0, guardCapabilities)
+}
+
+// call is one handed-over system call.
+type call struct {
+	id   uint64
+	pid  int
+	args [6]uint64
+}
+
+func (c *call) int(i int) int { return int(int32(c.args[i])) }
+
+// serve decides and performs one call.
+func (g *guard) serve(n *notification) {
+	c := &call{id: n.ID, pid: int(n.PID), args: n.Args}
+	if g.elsewhere(c.pid) {
+		g.listener.proceed(c.id)
+		return
+	}
+	nr := uintptr(n.Nr)
+	var e unix.Errno
+	switch nr {
+	case unix.SYS_OPENAT:
+		g.open(c, c.int(0), c.args[1], c.int(2), uint32(c.args[3]))
+		return
+	case unix.SYS_OPENAT2:
+		// The flags are in memory that can change; programs fall back to openat(2).
+		e = unix.ENOSYS
+	case unix.SYS_MKDIRAT:
+		e = g.makeDir(c, c.int(0), c.args[1], uint32(c.args[2]))
+	case unix.SYS_MKNODAT:
+		e = g.makeNode(c, c.int(0), c.args[1], uint32(c.args[2]), int(uint32(c.args[3])))
+	case unix.SYS_SYMLINKAT:
+		e = g.symlink(c, c.args[0], c.int(1), c.args[2])
+	case unix.SYS_LINKAT:
+		e = g.link(c, c.int(0), c.args[1], c.int(2), c.args[3], c.int(4))
+	case unix.SYS_RENAMEAT2:
+		e = g.rename(c, c.int(0), c.args[1], c.int(2), c.args[3], uint(c.args[4]))
+	case legacyCalls.renameat:
+		e = g.rename(c, c.int(0), c.args[1], c.int(2), c.args[3], 0)
+	default:
+		if g.serveLegacy(c, nr) {
+			return
+		}
+		e = unix.ENOSYS
+	}
+	g.listener.answer(c.id, 0, e)
+}
+
+// elsewhere reports whether the caller left the sandbox's user namespace for one
+// of its own, which only allowNestedUserNamespaces permits. There the settings
+// give the denies up, and only the kernel can perform the call.
+func (g *guard) elsewhere(pid int) bool {
+	if g.userNamespace == "" {
+		return false
+	}
+	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", pid))
+	return err != nil || theirs != g.userNamespace
+}
+
+// serveLegacy handles the calls without a directory argument. It reports
+// whether the call was one of them; it is then answered.
+func (g *guard) serveLegacy(c *call, nr uintptr) bool {
+	if !legacyCalls.present {
+		return false
+	}
+	const here = unix.AT_FDCWD
+	var e unix.Errno
+	switch nr {
+	case legacyCalls.open:
+		g.open(c, here, c.args[0], c.int(1), uint32(c.args[2]))
+		return true
+	case legacyCalls.creat:
+		g.open(c, here, c.args[0], unix.O_CREAT|unix.O_WRONLY|unix.O_TRUNC, uint32(c.args[1]))
+		return true
+	case legacyCalls.mkdir:
+		e = g.makeDir(c, here, c.args[0], uint32(c.args[1]))
+	case legacyCalls.mknod:
+		e = g.makeNode(c, here, c.args[0], uint32(c.args[1]), int(uint32(c.args[2])))
+	case legacyCalls.symlink:
+		e = g.symlink(c, c.args[0], here, c.args[1])
+	case legacyCalls.link:
+		e = g.link(c, here, c.args[0], here, c.args[1], 0)
+	case legacyCalls.rename:
+		e = g.rename(c, here, c.args[0], here, c.args[1], 0)
+	default:
+		return false
+	}
+	g.listener.answer(c.id, 0, e)
+	return true
+}
+
+// guarded returns the protected name at the location, if it is one.
+func (g *guard) guarded(at location) (GuardedName, bool) {
+	if len(g.names) == 0 {
+		return GuardedName{}, false
+	}
+	var st unix.Stat_t
+	if unix.Fstat(at.dir, &st) != nil {
+		return GuardedName{}, false
+	}
+	for _, n := range g.names[object{st.Dev, st.Ino}] {
+		if n.Name == at.name || n.Fold && strings.EqualFold(n.Name, at.name) {
+			return n, true
+		}
+	}
+	return GuardedName{}, false
+}
+
+// refuse reports the attempt and returns its error number. A name that has an
+// object keeps the error of the mount that protects it; a missing one is "not
+// permitted", which no kernel rule about mounts would say.
+func (g *guard) refuse(c *call, operation string, n GuardedName, existing unix.Errno) unix.Errno {
+	g.report(c, operation, n)
+	if n.Exists {
+		return existing
+	}
+	return unix.EPERM
+}
+
+// report sends one violation to the host half. A noisy command stops being
+// reported, never being refused.
+func (g *guard) report(c *call, operation string, n GuardedName) {
+	if g.sent >= maxViolations {
+		return
+	}
+	g.sent++
+	fields := []string{operation, n.Dir + "/" + n.Name, n.Target, n.Rule, n.Cure, fmt.Sprint(c.pid), processName(c.pid)}
+	if n.Dir == "/" {
+		fields[1] = "/" + n.Name
+	}
+	_ = sendMessage(g.control, messageViolation, []byte(strings.Join(fields, "\x00")))
+}
+
+// processName is what the caller calls itself; it is shown, never trusted.
+func processName(pid int) string {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.ReplaceAll(strings.TrimSuffix(string(name), "\n"), "\x00", "")
+}

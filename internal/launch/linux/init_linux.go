@@ -1,0 +1,253 @@
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// InitName is argument zero of the re-executed binary. A user may see it in a
+// process list of the host.
+const InitName = "srt-init"
+
+// controlFD is the descriptor that the host half passes to srt-init.
+const controlFD = 3
+
+// IsInit reports whether this process was started to be srt-init.
+func IsInit() bool { return os.Getpid() == 1 && len(os.Args) == 1 && os.Args[0] == InitName }
+
+// InitMain is the whole life of srt-init. It never returns.
+func InitMain() {
+	i := &initProcess{control: controlFD}
+	status, err := i.run()
+	if err != nil {
+		// A packet that cannot be sent has nobody left to read it.
+		_ = sendMessage(i.control, messageFailed, []byte(describeFailure(err)))
+		os.Exit(1)
+	}
+	i.finish(status)
+}
+
+// initProcess is process 1 of a sandbox: it builds the sandbox from inside,
+// starts the command and answers for it until it ends.
+type initProcess struct {
+	control int
+	spec    *spec
+}
+
+func (i *initProcess) run() (unix.WaitStatus, error) {
+	if err := i.harden(); err != nil {
+		return 0, err
+	}
+	if err := i.receiveSpec(); err != nil {
+		return 0, err
+	}
+	if err := i.build(); err != nil {
+		return 0, err
+	}
+	if err := i.awaitGo(); err != nil {
+		return 0, err
+	}
+	pid, err := i.start()
+	if err != nil {
+		return 0, err
+	}
+	return i.supervise(pid)
+}
+
+// harden makes this process unreachable for the command before there is one.
+func (i *initProcess) harden() error {
+	debug.SetGCPercent(400)
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("making srt-init untraceable: %w", err)
+	}
+	if err := closeInherited(controlFD + 1); err != nil {
+		return err
+	}
+	unix.CloseOnExec(i.control)
+	swallowSignals()
+	return nil
+}
+
+// swallowSignals keeps process 1 alive: it shares the command's process group,
+// so that the terminal treats both as one job, and gets the group's signals.
+// What the caller ignores stays ignored, for the command inherits that.
+func swallowSignals() {
+	all := []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
+		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR, unix.SIGPIPE}
+	signal.Notify(make(chan os.Signal, 1), slices.DeleteFunc(all, signal.Ignored)...)
+}
+
+// closeInherited keeps every descriptor that the caller happened to have open
+// from reaching the command: an open directory or socket is a way around every
+// rule.
+func closeInherited(first int) error {
+	err := unix.CloseRange(uint(first), ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return nil
+	}
+	// CLOSE_RANGE_CLOEXEC is Linux 5.11.
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("listing inherited descriptors: %w", err)
+	}
+	for _, e := range entries {
+		var fd int
+		if _, err := fmt.Sscanf(e.Name(), "%d", &fd); err == nil && fd >= first {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+func (i *initProcess) receiveSpec() error {
+	kind, _, fds, err := receiveMessage(i.control)
+	if err != nil {
+		return fmt.Errorf("receiving the launch spec: %w", err)
+	}
+	if kind != messageSpec || len(fds) != 1 {
+		return errors.New("receiving the launch spec: unexpected message")
+	}
+	defer unix.Close(fds[0])
+	i.spec, err = readSpec(fds[0])
+	return err
+}
+
+// build turns the new namespaces into the planned sandbox and hands the
+// listening sockets out.
+func (i *initProcess) build() error {
+	x := newExecutor(i.spec.Plan)
+	if err := x.run(&deviceNodes{}); err != nil {
+		return &stageError{stage: "mount", err: err}
+	}
+	if !i.spec.Filter.NestedNamespaces {
+		if err := forbidUserNamespaces(); err != nil {
+			return &stageError{stage: "mount", err: err}
+		}
+	}
+	if err := lockProc(x.attrs); err != nil {
+		return &stageError{stage: "mount", err: err}
+	}
+	listeners, err := i.openNetwork()
+	if err != nil {
+		return &stageError{stage: "network", err: err}
+	}
+	if err := sendMessage(i.control, messageReady, nil, listeners...); err != nil {
+		return fmt.Errorf("handing out the listeners: %w", err)
+	}
+	for _, fd := range listeners {
+		unix.Close(fd)
+	}
+	return nil
+}
+
+func (i *initProcess) openNetwork() ([]int, error) {
+	if err := bringLoopbackUp(); err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, port := range i.spec.Ports {
+		fds, err := listenLoopback(port)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, fds...)
+	}
+	return all, nil
+}
+
+func (i *initProcess) awaitGo() error {
+	kind, _, _, err := receiveMessage(i.control)
+	if err != nil {
+		return fmt.Errorf("waiting for the host: %w", err)
+	}
+	if kind != messageGo {
+		return errors.New("waiting for the host: unexpected message")
+	}
+	return nil
+}
+
+// supervise reaps every process of the sandbox until the command itself ends.
+// A second goroutine watches the control socket: when the host half is gone,
+// whatever way, everything inside ends too.
+func (i *initProcess) supervise(pid int) (unix.WaitStatus, error) {
+	go i.watchHost()
+	for {
+		var status unix.WaitStatus
+		got, err := unix.Wait4(-1, &status, unix.WUNTRACED, nil)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return 0, fmt.Errorf("waiting for the command: %w", err)
+		case got != pid:
+			continue
+		case status.Stopped():
+			_ = sendMessage(i.control, messageStopped, []byte{byte(status.StopSignal())})
+		default:
+			return status, nil
+		}
+	}
+}
+
+// watchHost ends the sandbox when the host half closes its end, which the
+// kernel does even after SIGKILL.
+func (i *initProcess) watchHost() {
+	for {
+		if _, _, _, err := receiveMessage(i.control); err != nil {
+			i.endOrphaned()
+		}
+	}
+}
+
+// endOrphaned kills the command and removes what the host half would have removed.
+func (i *initProcess) endOrphaned() {
+	// Signal -1 reaches everything in this PID namespace but its process 1.
+	_ = unix.Kill(-1, unix.SIGKILL)
+	if i.spec.Private != "" {
+		_ = os.RemoveAll(filepath.Clean(i.spec.Private))
+	}
+	os.Exit(1)
+}
+
+// finish reports the command's status and ends process 1, which makes the
+// kernel kill everything that is left inside.
+func (i *initProcess) finish(status unix.WaitStatus) {
+	_ = sendMessage(i.control, messageExit, []byte{byte(status), byte(status >> 8)})
+	os.Exit(0)
+}
+
+// stageError names the part of the set-up that failed; the host half adds what
+// can be done about it.
+type stageError struct {
+	stage string
+	err   error
+}
+
+func (e *stageError) Error() string { return e.err.Error() }
+func (e *stageError) Unwrap() error { return e.err }
+
+// describeFailure renders an error for the control socket: a stage word, a
+// flag for "try again", and the text.
+func describeFailure(err error) string {
+	stage := "start"
+	var se *stageError
+	if errors.As(err, &se) {
+		stage = se.stage
+	}
+	var changed *changedError
+	if errors.As(err, &changed) {
+		stage = "changed"
+	}
+	var command *commandError
+	if errors.As(err, &command) {
+		stage = fmt.Sprintf("command %d", command.status)
+	}
+	return stage + "\x00" + err.Error()
+}

@@ -1,0 +1,317 @@
+package linux
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// location is a name in an open directory: what the last component of a path
+// means once everything before it is resolved.
+type location struct {
+	dir  int // O_PATH descriptor, owned
+	name string
+	// slash keeps the trailing slash of the path, which demands a directory.
+	slash bool
+}
+
+func (l location) close() { unix.Close(l.dir) }
+
+// last is the name as to be given to the kernel.
+func (l location) last() string {
+	if l.slash {
+		return l.name + "/"
+	}
+	return l.name
+}
+
+// locate resolves everything but the last component of a path argument the way
+// the kernel would for the caller.
+func (g *guard) locate(c *call, dirfd int, address uint64) (location, unix.Errno) {
+	path, e := g.path(c, address)
+	if e != 0 {
+		return location{}, e
+	}
+	base, e := g.base(c, dirfd, path)
+	if e != 0 {
+		return location{}, e
+	}
+	defer unix.Close(base)
+	return g.locateFrom(c, base, path)
+}
+
+// base opens the directory that the path starts from.
+func (g *guard) base(c *call, dirfd int, path string) (int, unix.Errno) {
+	if path == "" {
+		return -1, unix.ENOENT
+	}
+	if path[0] == '/' {
+		return dup(g.root)
+	}
+	link := fmt.Sprintf("/proc/%d/cwd", c.pid)
+	if dirfd != unix.AT_FDCWD {
+		if dirfd < 0 {
+			return -1, unix.EBADF
+		}
+		link = fmt.Sprintf("/proc/%d/fd/%d", c.pid, dirfd)
+	}
+	fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0)
+	if err == unix.EACCES || err == unix.EPERM {
+		err = g.privileged(func() error {
+			var e error
+			fd, e = unix.Open(link, unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0)
+			return e
+		})
+	}
+	if err == unix.ENOENT && dirfd != unix.AT_FDCWD {
+		err = unix.EBADF
+	}
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	if !g.listener.valid(c.id) {
+		unix.Close(fd)
+		return -1, unix.EINTR
+	}
+	return fd, 0
+}
+
+func dup(fd int) (int, unix.Errno) {
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	return n, 0
+}
+
+// locateFrom is locate for a path relative to an open directory.
+func (g *guard) locateFrom(c *call, base int, path string) (location, unix.Errno) {
+	parent, name, slash := splitPath(path)
+	dir, e := g.walkDir(c, base, parent)
+	if e != 0 {
+		return location{}, e
+	}
+	return location{dir: dir, name: name, slash: slash}, 0
+}
+
+// splitPath separates the last component; trailing slashes belong to it.
+func splitPath(path string) (parent, name string, slash bool) {
+	trimmed := strings.TrimRight(path, "/")
+	slash = len(trimmed) < len(path)
+	if trimmed == "" {
+		return "/", ".", slash
+	}
+	cut := strings.LastIndexByte(trimmed, '/')
+	return trimmed[:cut+1], trimmed[cut+1:], slash
+}
+
+// walkDir opens the directory that path means for the caller, starting at base.
+// One call of openat2(2) does it unless /proc is on the way, where the meaning
+// depends on who asks.
+func (g *guard) walkDir(c *call, base int, path string) (int, unix.Errno) {
+	if path == "" && !onProc(base) {
+		return dup(base)
+	}
+	if strings.HasPrefix(path, "/") {
+		base = g.root
+	}
+	if relative := strings.TrimLeft(path, "/"); relative != "" && !strings.HasPrefix(path, "/proc/") && !onProc(base) {
+		fd, err := unix.Openat2(base, relative, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
+		switch {
+		case err == nil && !onProc(fd):
+			return fd, 0
+		case err == nil:
+			unix.Close(fd)
+		case err != unix.ELOOP:
+			return -1, errnoOf(err)
+		}
+	}
+	return g.walkSlowly(c, base, path)
+}
+
+// walkSlowly resolves component by component, so that /proc/self means the
+// caller and nothing of srt-init's own /proc entries is ever entered.
+func (g *guard) walkSlowly(c *call, base int, path string) (int, unix.Errno) {
+	w := walk{g: g, c: c}
+	if e := w.enter(base); e != 0 {
+		return -1, e
+	}
+	w.rest = components(path)
+	for len(w.rest) > 0 {
+		name := w.rest[0]
+		w.rest = w.rest[1:]
+		if e := w.step(name); e != 0 {
+			unix.Close(w.dir)
+			return -1, e
+		}
+	}
+	return w.dir, w.mustBeDir()
+}
+
+func components(path string) []string {
+	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+}
+
+type walk struct {
+	g     *guard
+	c     *call
+	dir   int
+	rest  []string
+	links int
+}
+
+// enter starts the walk at base, which may be a directory of /proc that the
+// caller opened earlier.
+func (w *walk) enter(base int) unix.Errno {
+	if onProc(base) {
+		if e := w.g.checkProcBase(base); e != 0 {
+			return e
+		}
+	}
+	fd, e := dup(base)
+	w.dir = fd
+	return e
+}
+
+func (w *walk) mustBeDir() unix.Errno {
+	var st unix.Stat_t
+	if unix.Fstat(w.dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return 0
+	}
+	unix.Close(w.dir)
+	return unix.ENOTDIR
+}
+
+// step moves the walk by one component.
+func (w *walk) step(name string) unix.Errno {
+	if name == "." {
+		return 0
+	}
+	proc := onProc(w.dir)
+	if proc {
+		if e := w.g.checkProcName(w.dir, name); e != 0 {
+			return e
+		}
+	}
+	next, err := unix.Openat(w.dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return errnoOf(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(next, &st); err != nil {
+		unix.Close(next)
+		return errnoOf(err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		w.move(next)
+		return 0
+	}
+	unix.Close(next)
+	return w.follow(name, proc)
+}
+
+func (w *walk) move(next int) {
+	unix.Close(w.dir)
+	w.dir = next
+}
+
+// follow resolves a symbolic link. Links of /proc below a process are not text:
+// the kernel alone can follow them.
+func (w *walk) follow(name string, proc bool) unix.Errno {
+	if w.links++; w.links > maxSymlinks {
+		return unix.ELOOP
+	}
+	if proc && !isProcRoot(w.dir) {
+		next, err := unix.Openat(w.dir, name, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return errnoOf(err)
+		}
+		w.move(next)
+		return 0
+	}
+	target, e := w.g.linkTarget(w.c, w.dir, name)
+	if e != 0 {
+		return e
+	}
+	if strings.HasPrefix(target, "/") {
+		root, e := dup(w.g.root)
+		if e != 0 {
+			return e
+		}
+		w.move(root)
+	}
+	w.rest = append(components(target), w.rest...)
+	return 0
+}
+
+// linkTarget reads a link as the caller would see it.
+func (g *guard) linkTarget(c *call, dir int, name string) (string, unix.Errno) {
+	if onProc(dir) && isProcRoot(dir) && (name == "self" || name == "thread-self") {
+		tgid, e := threadGroup(c.pid)
+		if e != 0 {
+			return "", e
+		}
+		if name == "self" {
+			return strconv.Itoa(tgid), 0
+		}
+		return fmt.Sprintf("%d/task/%d", tgid, c.pid), 0
+	}
+	var buf [unix.PathMax]byte
+	n, err := unix.Readlinkat(dir, name, buf[:])
+	if err != nil {
+		return "", errnoOf(err)
+	}
+	return string(buf[:n]), 0
+}
+
+// checkProcName refuses the way into srt-init's own entries: to itself srt-init
+// may open everything of them, the caller nothing.
+func (g *guard) checkProcName(dir int, name string) unix.Errno {
+	if !isProcRoot(dir) {
+		return 0
+	}
+	return g.checkProcess(name)
+}
+
+func (g *guard) checkProcess(name string) unix.Errno {
+	if _, err := strconv.Atoi(name); err != nil {
+		return 0
+	}
+	var st unix.Stat_t
+	if unix.Fstatat(g.initTask, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return unix.EACCES
+	}
+	return 0
+}
+
+// checkProcBase is checkProcName for a directory that is open already.
+func (g *guard) checkProcBase(fd int) unix.Errno {
+	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return errnoOf(err)
+	}
+	inside, ok := strings.CutPrefix(name, "/proc")
+	if !ok {
+		return unix.EACCES
+	}
+	for _, c := range components(inside) {
+		return g.checkProcess(c)
+	}
+	return 0
+}
+
+func onProc(fd int) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(fd, &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
+}
+
+// procRootInode is PROC_ROOT_INO of <linux/proc_ns.h>.
+const procRootInode = 1
+
+func isProcRoot(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Ino == procRootInode
+}

@@ -1,0 +1,145 @@
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// notification mirrors struct seccomp_notif of <linux/seccomp.h>.
+type notification struct {
+	ID    uint64
+	PID   uint32 // of the calling thread, in the receiver's PID namespace
+	Flags uint32
+	Nr    int32
+	Arch  uint32
+	IP    uint64
+	Args  [6]uint64
+}
+
+// notificationReply mirrors struct seccomp_notif_resp.
+type notificationReply struct {
+	ID    uint64
+	Val   int64
+	Error int32
+	Flags uint32
+}
+
+// notificationFD mirrors struct seccomp_notif_addfd.
+type notificationFD struct {
+	ID         uint64
+	Flags      uint32
+	SrcFD      uint32
+	NewFD      uint32
+	NewFDFlags uint32
+}
+
+const (
+	notifAddFDSend    = 2 // SECCOMP_ADDFD_FLAG_SEND, Linux 5.14
+	notifSyncWakeUp   = 1 // SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP, Linux 6.6
+	ioctlNotifRecv    = 0xc0502100
+	ioctlNotifSend    = 0xc0182101
+	ioctlNotifIDValid = 0x40082102
+	ioctlNotifAddFD   = 0x40182103
+	ioctlNotifFlags   = 0x40082104
+)
+
+// busyWait is how long the guard keeps its processor after an answer. Calls
+// come in bursts, and waking a parked goroutine costs several times the call.
+const busyWait = 300 * time.Microsecond
+
+// listener is the receiving end of handed-over system calls.
+type listener struct{ fd int }
+
+func newListener(fd int) *listener {
+	// An older kernel refuses the flag; the guard is then slower, not weaker.
+	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), ioctlNotifFlags, notifSyncWakeUp)
+	return &listener{fd: fd}
+}
+
+var errNoCallers = errors.New("no process is left under the filter")
+
+// receive waits for the next call.
+func (l *listener) receive(n *notification) error {
+	for {
+		ready, err := l.wait()
+		if err != nil {
+			return err
+		}
+		if !ready {
+			continue
+		}
+		*n = notification{} // the kernel insists on zeroes
+		_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifRecv, uintptr(unsafe.Pointer(n)))
+		switch e {
+		case 0:
+			return nil
+		case unix.EINTR, unix.ENOENT: // ENOENT: the caller died meanwhile
+		default:
+			return fmt.Errorf("receiving a system call: %w", e)
+		}
+	}
+}
+
+// wait polls briefly while holding the processor, then parks.
+func (l *listener) wait() (bool, error) {
+	poll := [1]unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLIN}}
+	brief := unix.NsecToTimespec(int64(busyWait))
+	n, _, e := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll[0])), 1, uintptr(unsafe.Pointer(&brief)), 0, 0, 0)
+	if n == 0 && e == 0 {
+		n, _, e = unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll[0])), 1, 0, 0, 0, 0)
+	}
+	switch {
+	case e == unix.EINTR:
+		return false, nil
+	case e != 0:
+		return false, fmt.Errorf("waiting for a system call: %w", e)
+	case poll[0].Revents&unix.POLLIN != 0:
+		return true, nil
+	case poll[0].Revents&unix.POLLHUP != 0:
+		return false, errNoCallers
+	}
+	return false, nil
+}
+
+// valid reports whether the call is still waiting for its answer. Whatever was
+// read through the caller's PID before counts only if this holds afterwards.
+func (l *listener) valid(id uint64) bool {
+	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifIDValid, uintptr(unsafe.Pointer(&id)))
+	return e == 0
+}
+
+// answer ends the call with a return value or an error number.
+func (l *listener) answer(id uint64, val int64, e unix.Errno) {
+	r := notificationReply{ID: id, Val: val, Error: -int32(e)}
+	// ENOENT means that the caller died, EINPROGRESS cannot happen: each call is answered once.
+	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifSend, uintptr(unsafe.Pointer(&r)))
+}
+
+// proceed lets the kernel perform the call as if there were no guard.
+func (l *listener) proceed(id uint64) {
+	r := notificationReply{ID: id, Flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifSend, uintptr(unsafe.Pointer(&r)))
+}
+
+// answerFD installs fd in the caller as the result of the call.
+func (l *listener) answerFD(id uint64, fd int, closeOnExec bool) {
+	add := notificationFD{ID: id, Flags: notifAddFDSend, SrcFD: uint32(fd)}
+	if closeOnExec {
+		add.NewFDFlags = unix.O_CLOEXEC
+	}
+	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifAddFD, uintptr(unsafe.Pointer(&add)))
+	if e == unix.EINVAL { // before Linux 5.14: install, then answer
+		add.Flags = 0
+		var n uintptr
+		if n, _, e = unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifAddFD, uintptr(unsafe.Pointer(&add))); e == 0 {
+			l.answer(id, int64(n), 0)
+		}
+	}
+	if e != 0 && e != unix.ENOENT {
+		l.answer(id, 0, e)
+	}
+}

@@ -1,0 +1,146 @@
+package linux
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// The functions of this file perform one handed-over call each. They resolve
+// the name, ask whether it is protected and then make the same call on the
+// resolved directory.
+
+func (g *guard) makeDir(c *call, dirfd int, path uint64, mode uint32) unix.Errno {
+	at, e := g.locate(c, dirfd, path)
+	if e != 0 {
+		return e
+	}
+	defer at.close()
+	if n, ok := g.guarded(at); ok && !exists(at) {
+		return g.refuse(c, "mkdir", n, unix.EROFS)
+	}
+	e = g.withUmask(c, func() error { return unix.Mkdirat(at.dir, at.last(), mode) })
+	if e == unix.EROFS {
+		return g.creator.makeDir(g, c, at, mode)
+	}
+	return e
+}
+
+func (g *guard) makeNode(c *call, dirfd int, path uint64, mode uint32, dev int) unix.Errno {
+	at, e := g.locate(c, dirfd, path)
+	if e != 0 {
+		return e
+	}
+	defer at.close()
+	if n, ok := g.guarded(at); ok && !exists(at) {
+		return g.refuse(c, "mknod", n, unix.EROFS)
+	}
+	return g.withUmask(c, func() error { return unix.Mknodat(at.dir, at.last(), mode, dev) })
+}
+
+func (g *guard) symlink(c *call, target uint64, dirfd int, path uint64) unix.Errno {
+	text, e := g.path(c, target)
+	if e != 0 {
+		return e
+	}
+	at, e := g.locate(c, dirfd, path)
+	if e != 0 {
+		return e
+	}
+	defer at.close()
+	if n, ok := g.guarded(at); ok && !exists(at) {
+		return g.refuse(c, "symlink", n, unix.EROFS)
+	}
+	return result(unix.Symlinkat(text, at.dir, at.last()))
+}
+
+func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint64, flags int) unix.Errno {
+	from, follow, e := g.linkSource(c, oldfd, oldPath, flags)
+	if e != 0 {
+		return e
+	}
+	defer from.close()
+	to, e := g.locate(c, newfd, newPath)
+	if e != 0 {
+		return e
+	}
+	defer to.close()
+	if n, ok := g.guarded(to); ok && !exists(to) {
+		return g.refuse(c, "link", n, unix.EROFS)
+	}
+	return result(unix.Linkat(from.dir, from.last(), to.dir, to.last(), follow))
+}
+
+// linkSource resolves the existing name of a new hard link. Following a
+// descriptor's link in /proc is left to the kernel: that is how a file without
+// a name gets one.
+func (g *guard) linkSource(c *call, dirfd int, path uint64, flags int) (location, int, unix.Errno) {
+	if flags&^(unix.AT_SYMLINK_FOLLOW|unix.AT_EMPTY_PATH) != 0 {
+		return location{}, 0, unix.EINVAL
+	}
+	at, e := g.locate(c, dirfd, path)
+	if e != 0 || flags&unix.AT_SYMLINK_FOLLOW == 0 {
+		return at, 0, e
+	}
+	for range maxSymlinks {
+		if !isSymlink(at) {
+			return at, 0, 0
+		}
+		if onProc(at.dir) && !isProcRoot(at.dir) {
+			return at, unix.AT_SYMLINK_FOLLOW, 0
+		}
+		if at, e = g.followLast(c, at); e != 0 {
+			return location{}, 0, e
+		}
+	}
+	at.close()
+	return location{}, 0, unix.ELOOP
+}
+
+// followLast replaces a location that is a symbolic link by what it means. It
+// takes ownership of at.
+func (g *guard) followLast(c *call, at location) (location, unix.Errno) {
+	defer at.close()
+	target, e := g.linkTarget(c, at.dir, at.name)
+	if e != 0 {
+		return location{}, e
+	}
+	next, e := g.locateFrom(c, at.dir, target)
+	next.slash = next.slash || at.slash
+	return next, e
+}
+
+func (g *guard) rename(c *call, oldfd int, oldPath uint64, newfd int, newPath uint64, flags uint) unix.Errno {
+	from, e := g.locate(c, oldfd, oldPath)
+	if e != 0 {
+		return e
+	}
+	defer from.close()
+	to, e := g.locate(c, newfd, newPath)
+	if e != 0 {
+		return e
+	}
+	defer to.close()
+	if n, ok := g.guarded(to); ok {
+		return g.refuse(c, "rename", n, unix.EBUSY)
+	}
+	if n, ok := g.guarded(from); ok && exists(from) {
+		return g.refuse(c, "rename", n, unix.EBUSY)
+	}
+	return result(unix.Renameat2(from.dir, from.last(), to.dir, to.last(), flags))
+}
+
+func result(err error) unix.Errno {
+	if err != nil {
+		return errnoOf(err)
+	}
+	return 0
+}
+
+func exists(at location) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(at.dir, at.name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+}
+
+func isSymlink(at location) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(at.dir, at.name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
+}

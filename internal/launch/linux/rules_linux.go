@@ -1,0 +1,141 @@
+package linux
+
+import "golang.org/x/sys/unix"
+
+const (
+	// sysOpenTreeAttr is open_tree_attr(2), Linux 6.15, the same on every architecture.
+	sysOpenTreeAttr = 467
+	// unshareEmptyMounts asks unshare(2) for a mount namespace with nothing in it.
+	unshareEmptyMounts = 0x00100000
+	// namespaceFlags are the CLONE_NEW* flags that clone(2) can carry;
+	// CLONE_NEWTIME shares its bit with the exit signal there.
+	namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+	socketTypeMask = 0xf
+)
+
+// legacyNumbers are call numbers that not every architecture has.
+type legacyNumbers struct {
+	open, creat, mkdir, mknod, symlink, link, rename, renameat uintptr
+	present                                                    bool
+}
+
+// filterRules lists what the filter refuses or hands over. Each group says
+// which way out it closes.
+func filterRules(o FilterOptions) []rule {
+	rules := refusedCalls()
+	if !o.NestedNamespaces {
+		rules = append(rules, namespaceRules()...)
+	}
+	rules = append(rules, socketRules(o.UnixSockets)...)
+	rules = append(rules, terminalRules()...)
+	rules = append(rules, initRules()...)
+	if o.Guard {
+		rules = append(rules, guardRules(o.UnixSockets)...)
+	}
+	return rules
+}
+
+func refuse(calls ...uintptr) []rule {
+	rules := make([]rule, 0, len(calls))
+	for _, c := range calls {
+		rules = append(rules, rule{call: c, action: errno(unix.EPERM)})
+	}
+	return rules
+}
+
+// refusedCalls reach parts of the kernel that no ordinary command needs and
+// that the namespaces do not confine: io_uring performs system calls that no
+// filter sees, keyrings are shared with the host, handles open files without a
+// path.
+func refusedCalls() []rule {
+	return refuse(
+		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+		unix.SYS_ADD_KEY, unix.SYS_KEYCTL, unix.SYS_REQUEST_KEY,
+		unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+		unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+		unix.SYS_OPEN_BY_HANDLE_AT,
+	)
+}
+
+// namespaceRules keep the command in its namespaces: every deny is a mount and
+// holds only in this mount namespace. clone3(2) has its flags in memory, where
+// a filter cannot look; "not implemented" makes every libc use clone(2).
+func namespaceRules() []rule {
+	rules := []rule{
+		{call: unix.SYS_CLONE, when: []condition{hasAny(0, namespaceFlags)}, action: errno(unix.EPERM)},
+		{call: unix.SYS_UNSHARE, when: []condition{hasAny(0, namespaceFlags|unix.CLONE_NEWTIME|unshareEmptyMounts)}, action: errno(unix.EPERM)},
+		{call: unix.SYS_CLONE3, action: errno(unix.ENOSYS)},
+	}
+	return append(rules, refuse(
+		unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT,
+		unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK,
+		unix.SYS_MOUNT_SETATTR, sysOpenTreeAttr,
+	)...)
+}
+
+// socketRules allow IP sockets, which the network namespace confines, and the
+// netlink protocols that ask about it. Unix sockets reach host daemons through
+// the file system, other families reach hardware or the hypervisor. A datagram
+// pair could be aimed at any socket of the host with sendto(2).
+func socketRules(unixSockets bool) []rule {
+	allowed := []rule{
+		{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_INET)}, action: unix.SECCOMP_RET_ALLOW},
+		{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_INET6)}, action: unix.SECCOMP_RET_ALLOW},
+	}
+	for _, protocol := range []uint32{unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG, unix.NETLINK_KOBJECT_UEVENT} {
+		allowed = append(allowed, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_NETLINK), equals(2, protocol)}, action: unix.SECCOMP_RET_ALLOW})
+	}
+	if unixSockets {
+		allowed = append(allowed, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_UNIX)}, action: unix.SECCOMP_RET_ALLOW})
+	}
+	rules := append(allowed, rule{call: unix.SYS_SOCKET, action: errno(unix.EPERM)})
+	if !unixSockets {
+		rules = append(rules, rule{call: unix.SYS_SOCKETPAIR, when: []condition{maskedEquals(1, socketTypeMask, unix.SOCK_DGRAM)}, action: errno(unix.EPERM)})
+	}
+	return rules
+}
+
+// terminalRules refuse the requests that type into a terminal or take it over:
+// the command shares the terminal with the caller's shell.
+func terminalRules() []rule {
+	const tioclinux, tioccons = 0x541c, 0x541d
+	var rules []rule
+	for _, request := range []uint32{unix.TIOCSTI, tioclinux, tioccons} {
+		rules = append(rules, rule{call: unix.SYS_IOCTL, when: []condition{equals(1, request)}, action: errno(unix.EPERM)})
+	}
+	return rules
+}
+
+// initRules keep signals away from srt-init, which is process 1 inside. The
+// kernel already ignores SIGKILL and SIGSTOP for it.
+func initRules() []rule {
+	var rules []rule
+	for _, call := range []uintptr{unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO} {
+		rules = append(rules, rule{call: call, when: []condition{equals(0, 1)}, action: errno(unix.EPERM)})
+	}
+	return rules
+}
+
+// guardRules hand the calls that can create a name to srt-init. An open creates
+// only with O_CREAT; openat2(2) has its flags in memory.
+func guardRules(unixSockets bool) []rule {
+	notify := func(call uintptr, when ...condition) rule {
+		return rule{call: call, when: when, action: unix.SECCOMP_RET_USER_NOTIF}
+	}
+	rules := []rule{
+		notify(unix.SYS_OPENAT, hasAny(2, unix.O_CREAT)),
+		notify(unix.SYS_OPENAT2),
+		notify(unix.SYS_MKDIRAT), notify(unix.SYS_MKNODAT), notify(unix.SYS_SYMLINKAT), notify(unix.SYS_LINKAT),
+		notify(unix.SYS_RENAMEAT2), notify(legacyCalls.renameat),
+	}
+	if legacyCalls.present {
+		rules = append(rules,
+			notify(legacyCalls.open, hasAny(1, unix.O_CREAT)), notify(legacyCalls.creat),
+			notify(legacyCalls.mkdir), notify(legacyCalls.mknod), notify(legacyCalls.symlink), notify(legacyCalls.link), notify(legacyCalls.rename))
+	}
+	if unixSockets {
+		rules = append(rules, notify(unix.SYS_BIND))
+	}
+	return rules
+}

@@ -1,0 +1,124 @@
+package policy
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// Kind is what an object of the file system is.
+type Kind uint8
+
+// The kinds a policy tells apart.
+const (
+	Missing Kind = iota
+	Dir
+	File
+	Symlink
+	Other // FIFO, socket or device
+)
+
+// Info is what a policy needs to know of an object.
+type Info struct {
+	Kind     Kind
+	Mode     fs.FileMode // permission bits
+	UID      int
+	Dev, Ino uint64
+}
+
+// Entry is one name in a directory.
+type Entry struct {
+	Name string
+	Kind Kind
+}
+
+// FS is the file system as the calling user sees it. Paths are absolute.
+type FS interface {
+	// Lstat describes an object without following a link in the last component.
+	Lstat(path string) (Info, error)
+	// Readlink returns the text of a symbolic link.
+	Readlink(path string) (string, error)
+	// ReadDir lists a directory in any order.
+	ReadDir(path string) ([]Entry, error)
+	// ReadFile returns a regular file of at most max bytes.
+	ReadFile(path string, max int64) ([]byte, error)
+	// Searchable reports whether the user may look names up in a directory.
+	Searchable(path string) bool
+}
+
+// OSFS returns the file system of this machine.
+func OSFS() FS { return osFS{} }
+
+type osFS struct{}
+
+func (osFS) Readlink(path string) (string, error) { return os.Readlink(path) }
+
+func (o osFS) ReadDir(path string) ([]Entry, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := f.ReadDir(-1)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]Entry, 0, len(list))
+	for _, d := range list {
+		entries = append(entries, Entry{Name: d.Name(), Kind: kindOf(d.Type())})
+	}
+	return entries, nil
+}
+
+// ReadFile does not wait for writers of a FIFO that somebody put in the file's place.
+func (osFS) ReadFile(path string, max int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() || fi.Size() > max {
+		return nil, errors.Join(err, &os.PathError{Op: "read", Path: path, Err: errors.New("not a small regular file")})
+	}
+	return io.ReadAll(io.LimitReader(f, max))
+}
+
+func kindOf(m fs.FileMode) Kind {
+	switch {
+	case m.IsDir():
+		return Dir
+	case m.IsRegular():
+		return File
+	case m&fs.ModeSymlink != 0:
+		return Symlink
+	}
+	return Other
+}
+
+// cachedFS remembers answers for the time of one resolution, so that a policy
+// is never assembled from two states of one object, and asks once.
+type cachedFS struct {
+	FS
+	infos map[string]cachedInfo
+}
+
+type cachedInfo struct {
+	info Info
+	err  error
+}
+
+func (c *cachedFS) Lstat(path string) (Info, error) {
+	if got, ok := c.infos[path]; ok {
+		return got.info, got.err
+	}
+	info, err := c.FS.Lstat(path)
+	c.infos[path] = cachedInfo{info, err}
+	return info, err
+}
+
+// absent reports whether an error means that there is no such object, rather
+// than that nobody can tell.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || isNotDir(err) || isTooLong(err)
+}

@@ -1,0 +1,210 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// field is one header line, kept as it was spelled.
+type field struct{ name, value string }
+
+// head is the start line and header of a message. Order, spelling and
+// repetition of the fields are kept.
+type head struct {
+	start  [3]string
+	fields []field
+}
+
+var (
+	errHeadTooLarge = errors.New("message head too large")
+	errBadHead      = errors.New("malformed message head")
+)
+
+// readHead reads up to the blank line. Lines end in CR LF and nothing else:
+// every deviation that parsers disagree about is an error, because two readers
+// of one message must see the same thing.
+func readHead(r *bufio.Reader) (*head, error) {
+	var h head
+	for size := 0; ; {
+		line, err := r.ReadSlice('\n')
+		size += len(line)
+		if errors.Is(err, bufio.ErrBufferFull) || size > maxHead {
+			return nil, errHeadTooLarge
+		}
+		if err != nil {
+			if size == 0 && errors.Is(err, io.EOF) {
+				return nil, io.EOF
+			}
+			return nil, fmt.Errorf("reading a message head: %w", err)
+		}
+		text, ok := bytes.CutSuffix(line, []byte("\r\n"))
+		if !ok || bytes.ContainsAny(text, "\r\x00") {
+			return nil, errBadHead
+		}
+		switch {
+		case h.start[0] == "":
+			if len(text) == 0 {
+				return nil, errBadHead
+			}
+			if err := h.setStart(string(text)); err != nil {
+				return nil, err
+			}
+		case len(text) == 0:
+			return &h, nil
+		default:
+			if err := h.addField(string(text)); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// setStart splits the first line at its first two blanks.
+func (h *head) setStart(line string) error {
+	a, rest, ok := strings.Cut(line, " ")
+	b, c, _ := strings.Cut(rest, " ")
+	if !ok || a == "" || b == "" {
+		return errBadHead
+	}
+	h.start = [3]string{a, b, c}
+	return nil
+}
+
+// addField parses a header line. Folded lines and blanks before the colon are
+// refused, see RFC 9112 section 5.
+func (h *head) addField(line string) error {
+	name, value, ok := strings.Cut(line, ":")
+	if !ok || !isToken(name) {
+		return errBadHead
+	}
+	value = strings.Trim(value, " \t")
+	for i := range len(value) {
+		if c := value[i]; c < 0x20 && c != '\t' || c == 0x7f {
+			return errBadHead
+		}
+	}
+	h.fields = append(h.fields, field{name, value})
+	return nil
+}
+
+// isToken checks the token rule of RFC 9110 section 5.6.2.
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// values returns the values of every line with this name.
+func (h *head) values(name string) []string {
+	var all []string
+	for _, f := range h.fields {
+		if strings.EqualFold(f.name, name) {
+			all = append(all, f.value)
+		}
+	}
+	return all
+}
+
+// mentions reports whether a comma-separated header holds a word.
+func (h *head) mentions(name, word string) bool {
+	for _, v := range h.values(name) {
+		for part := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(part), word) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// framing says how a body is delimited.
+type framing struct {
+	chunked bool
+	length  int64 // meaningful when sized
+	sized   bool
+}
+
+// framing decides once how long the body is. Anything ambiguous is an error.
+func (h *head) framing() (framing, error) {
+	lengths := nonEmpty(h.values("Content-Length"))
+	codings := nonEmpty(h.values("Transfer-Encoding"))
+	switch {
+	case len(lengths) > 1 || len(codings) > 1 || len(lengths) > 0 && len(codings) > 0:
+		return framing{}, errBadHead
+	case len(codings) == 1:
+		if !strings.EqualFold(codings[0], "chunked") {
+			return framing{}, errBadHead
+		}
+		return framing{chunked: true}, nil
+	case len(lengths) == 1:
+		n, err := strconv.ParseInt(lengths[0], 10, 63)
+		if err != nil || strings.Trim(lengths[0], "0123456789") != "" {
+			return framing{}, errBadHead
+		}
+		return framing{length: n, sized: true}, nil
+	}
+	return framing{}, nil
+}
+
+func nonEmpty(values []string) []string {
+	var all []string
+	for _, v := range values {
+		if v != "" {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// hopByHop are the fields that concern one connection only, RFC 9110 section 7.6.1.
+var hopByHop = map[string]bool{
+	"connection": true, "keep-alive": true, "proxy-authenticate": true, "proxy-authorization": true, "proxy-connection": true,
+	"te": true, "trailer": true, "transfer-encoding": true, "upgrade": true,
+}
+
+// endToEnd returns the fields that go on to the other side: without those that
+// concern this connection, those that Connection names, and the framing, which
+// the sender of the next hop sets itself. Credentials for the proxy are
+// recognised in every spelling that some server folds to the same name.
+func (h *head) endToEnd() []field {
+	named := map[string]bool{}
+	for _, v := range h.values("Connection") {
+		for part := range strings.SplitSeq(v, ",") {
+			named[strings.ToLower(strings.TrimSpace(part))] = true
+		}
+	}
+	var kept []field
+	for _, f := range h.fields {
+		lower := strings.ToLower(f.name)
+		folded := strings.NewReplacer("_", "-", ".", "-").Replace(lower)
+		if hopByHop[lower] || named[lower] || lower == "content-length" || lower == "host" || folded == "proxy-authorization" {
+			continue
+		}
+		kept = append(kept, f)
+	}
+	return kept
+}
+
+// write sends a head.
+func writeHead(w *bufio.Writer, start string, fields []field) error {
+	w.WriteString(start)
+	w.WriteString("\r\n")
+	for _, f := range fields {
+		w.WriteString(f.name)
+		w.WriteString(": ")
+		w.WriteString(f.value)
+		w.WriteString("\r\n")
+	}
+	_, err := w.WriteString("\r\n")
+	return err
+}

@@ -1,0 +1,54 @@
+package violation
+
+import (
+	"strings"
+	"unicode/utf16"
+)
+
+// Sanitize makes text from inside a sandbox safe for terminals, logs and tagged
+// blocks: each run of control, zero-width and direction characters becomes one
+// space, angle brackets go, the ends are trimmed. Bytes that are not UTF-8
+// become the replacement character.
+func Sanitize(s string) string {
+	var b strings.Builder
+	b.Grow(len(s))
+	gap := false
+	for _, c := range s {
+		switch {
+		case c == '<' || c == '>':
+		case unsafe(c):
+			gap = true
+		default:
+			if gap {
+				b.WriteByte(' ')
+				gap = false
+			}
+			b.WriteRune(c)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func unsafe(c rune) bool {
+	switch {
+	case c < 0x20, c >= 0x7f && c <= 0x9f, c == 0xad, c == 0x61c, c >= 0x200b && c <= 0x200f,
+		c >= 0x2028 && c <= 0x202e, c >= 0x2060 && c <= 0x2064, c >= 0x2066 && c <= 0x2069, c == 0xfeff, c >= 0xe0000 && c <= 0xe007f:
+		return true
+	}
+	return false
+}
+
+// Truncate cuts s to at most max UTF-16 code units without splitting a character.
+func Truncate(s string, max int) string {
+	units := 0
+	for i, c := range s {
+		n := utf16.RuneLen(c)
+		if n < 1 {
+			n = 1
+		}
+		if units += n; units > max {
+			return strings.TrimSpace(s[:i])
+		}
+	}
+	return s
+}

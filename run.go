@@ -1,0 +1,240 @@
+package srt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/hostname"
+	"github.com/srt-sandbox/srt/internal/launch"
+	"github.com/srt-sandbox/srt/internal/policy"
+	"github.com/srt-sandbox/srt/internal/proxy"
+)
+
+// run is one started command.
+type run struct {
+	box    launch.Sandbox
+	temp   *tempDir
+	status launch.Status
+	err    error
+	done   chan struct{}
+}
+
+// maxReplans bounds how often a run starts over because the file system changed
+// while its sandbox was being built.
+const maxReplans = 4
+
+// start is what happens when a command is run, from top to bottom.
+func (s *Sandbox) start(c *Cmd) (*run, error) {
+	cfg := s.config.Load() // one configuration from here on, whatever is updated meanwhile
+	allow, err := perCommandList(c.AllowDomains)
+	if err != nil {
+		return nil, err
+	}
+	place, err := c.place()
+	if err != nil {
+		return nil, err
+	}
+	temp, err := s.makeTempDir(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for attempt := 0; ; attempt++ {
+		r, err := s.build(c, cfg, place, temp, allow)
+		if err == nil {
+			return r, nil
+		}
+		if !changedMeanwhile(err) || attempt == maxReplans {
+			temp.discard()
+			return nil, err
+		}
+	}
+}
+
+// build makes the namespaces, resolves the policy while they come up, puts the
+// sandbox together, attaches the network filter and lets the command go.
+func (s *Sandbox) build(c *Cmd, cfg *config.Config, at place, temp *tempDir, allow *hostname.Set) (*run, error) {
+	streams, err := c.openStreams()
+	if err != nil {
+		return nil, err
+	}
+	box, err := s.launcher.Prepare(launch.Streams{Stdio: streams.stdio, NewSession: c.NewSession, Helper: s.options.helper})
+	if err != nil {
+		streams.closeAll()
+		return nil, err
+	}
+	listeners, err := s.confine(c, cfg, at, temp, box)
+	if err != nil {
+		box.Close()
+		streams.closeAll()
+		return nil, err
+	}
+	r := &run{box: box, temp: temp, done: make(chan struct{})}
+	drain := streams.handedOver()
+	s.serve(listeners, cfg, proxy.Invocation{ID: c.id, Command: c.text(), AllowDomains: allow})
+	stop := context.AfterFunc(c.ctx, func() { s.interrupt(c, r) })
+	stopClose := context.AfterFunc(s.ctx, box.Kill)
+	go func() {
+		defer s.running.Done()
+		defer close(r.done)
+		defer stop()
+		defer stopClose()
+		s.finish(r, drain, listeners)
+	}()
+	return r, nil
+}
+
+// confine resolves the policy and puts every layer in place.
+func (s *Sandbox) confine(c *Cmd, cfg *config.Config, at place, temp *tempDir, box launch.Sandbox) ([]net.Listener, error) {
+	pol, err := policy.Resolve(c.ctx, policy.Input{
+		Config: cfg, Cwd: at.dir, Home: at.home, UID: os.Geteuid(), FS: policy.OSFS(),
+		Protected: s.protectedFiles(), ExtraWrite: temp.writable(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range pol.Warnings {
+		s.options.warn(w.String())
+	}
+	helper, _ := os.Executable()
+	if s.options.helper != "" {
+		helper = s.options.helper
+	}
+	return box.Build(c.ctx, launch.Request{
+		Policy: pol, UnixSockets: cfg.Network.AllowAllUnixSockets, NestedNamespaces: cfg.AllowNestedUserNamespaces,
+		Path: c.Path, Args: c.Args, Env: environment(c.baseEnvironment(at), cfg, temp.variable(), helper),
+		Dir: at.dir, Home: at.home, Ports: []int{httpPort, socksPort}, Private: temp.private(),
+		Note: s.options.warn, Violation: func(v launch.Violation) { s.record(c, v) },
+	})
+}
+
+// serve lets the filter accept on sockets that live inside the sandbox and
+// belong to this command alone: which command a connection comes from needs no
+// secret.
+func (s *Sandbox) serve(listeners []net.Listener, cfg *config.Config, who proxy.Invocation) {
+	for _, ln := range listeners {
+		go func() {
+			if err := s.serveOn(ln, cfg, who); err != nil && !errors.Is(err, net.ErrClosed) {
+				s.options.logger.Debug("serving the network filter", "error", err)
+			}
+		}()
+	}
+}
+
+// finish waits for the command's end and puts everything away.
+func (s *Sandbox) finish(r *run, drain func() error, listeners []net.Listener) {
+	r.status, r.err = r.box.Run()
+	r.box.Close()
+	for _, ln := range listeners {
+		ln.Close()
+	}
+	if err := drain(); r.err == nil && r.status == (launch.Status{}) {
+		r.err = err
+	}
+	r.temp.discard()
+}
+
+// interrupt ends a command whose context ended.
+func (s *Sandbox) interrupt(c *Cmd, r *run) {
+	cancel := c.Cancel
+	if cancel == nil {
+		cancel = func() error { return terminate(r.box) }
+	}
+	if err := cancel(); err != nil {
+		s.options.logger.Debug("cancelling a command", "error", err)
+	}
+	delay := c.WaitDelay
+	if delay == 0 {
+		delay = defaultWaitDelay
+	}
+	select {
+	case <-r.done:
+	case <-time.After(delay):
+		r.box.Kill()
+	}
+}
+
+// place is where a command runs.
+type place struct{ dir, home string }
+
+// place finds the real working directory: rules that say "." mean it, whatever
+// links lead there.
+func (c *Cmd) place() (place, error) {
+	dir := c.Dir
+	if dir == "" {
+		var err error
+		if dir, err = os.Getwd(); err != nil {
+			return place{}, fmt.Errorf("reading the working directory: %w (change to one that exists)", err)
+		}
+	}
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return place{}, fmt.Errorf("reading the working directory: %w (change to one that exists)", err)
+	}
+	home, err := config.Home(os.LookupEnv)
+	if err != nil {
+		return place{}, err
+	}
+	return place{dir: dir, home: home}, nil
+}
+
+func (c *Cmd) baseEnvironment(at place) []string {
+	if c.Env != nil {
+		return c.Env
+	}
+	if c.Dir != "" {
+		return append(os.Environ(), "PWD="+at.dir)
+	}
+	return os.Environ()
+}
+
+// text is the command as people would write it, for messages.
+func (c *Cmd) text() string {
+	if len(c.Args) == 3 && c.Args[1] == "-c" {
+		return c.Args[2]
+	}
+	text := ""
+	for i, a := range c.Args {
+		if i > 0 {
+			text += " "
+		}
+		text += a
+	}
+	return text
+}
+
+func perCommandList(entries []string) (*hostname.Set, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	patterns := make([]hostname.Pattern, 0, len(entries))
+	for _, e := range entries {
+		p, err := hostname.ParseAllow(e)
+		if err != nil {
+			return nil, fmt.Errorf("reading the command's own list of hosts: %w", err)
+		}
+		patterns = append(patterns, p)
+	}
+	return hostname.NewSet(patterns), nil
+}
+
+func changedMeanwhile(err error) bool {
+	var start *launch.StartError
+	return errors.As(err, &start) && start.Stage == "changed"
+}
+
+// record stores a refusal of the launcher.
+func (s *Sandbox) record(c *Cmd, v launch.Violation) {
+	s.events.Add(Violation{
+		Time: time.Now(), Line: "deny " + v.Operation + " " + v.Path, Op: v.Operation, Target: v.Path,
+		Rule: v.Rule, Setting: v.Cure, Command: c.text(), CommandID: c.id, PID: v.PID, Process: v.Process,
+	})
+}

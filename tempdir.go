@@ -1,0 +1,158 @@
+package srt
+
+import (
+	"cmp"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/srt-sandbox/srt/config"
+)
+
+// tempPrefix begins the name of every private temporary directory.
+const tempPrefix = "srt-run-"
+
+// tempDir is the private temporary directory of one run. Its lock tells other
+// runs that it is in use; the kernel gives the lock up with the process.
+type tempDir struct {
+	path string
+	lock *os.File
+}
+
+// tempDirAttempts bounds retries: another run may mistake a directory that is
+// not locked yet for a leftover.
+const tempDirAttempts = 3
+
+// newTempDir creates a directory that only the caller can enter. The name is
+// not guessable, and an existing object of that name is an error.
+func newTempDir() (*tempDir, error) {
+	var first error
+	for range tempDirAttempts {
+		path := filepath.Join(os.TempDir(), tempPrefix+strings.ToLower(rand.Text()[:20]))
+		if err := os.Mkdir(path, 0o700); err != nil {
+			return nil, fmt.Errorf("making the command's temporary directory: %w (TMPDIR names the directory to make it in)", err)
+		}
+		lock, err := lockDir(path)
+		if err == nil {
+			return &tempDir{path: path, lock: lock}, nil
+		}
+		os.Remove(path)
+		first = cmp.Or(first, fmt.Errorf("locking the command's temporary directory %s: %w", path, err))
+	}
+	return nil, first
+}
+
+// remove deletes the directory with everything in it.
+func (t *tempDir) remove() error {
+	defer t.lock.Close()
+	return removeTree(t.path)
+}
+
+// removeTree is os.RemoveAll for trees whose directories a command may have
+// closed to itself, as module caches do.
+func removeTree(path string) error {
+	if os.RemoveAll(path) == nil {
+		return nil
+	}
+	err := filepath.WalkDir(path, func(p string, d os.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(p, 0o700)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(path)
+}
+
+// collectTempDirs removes what runs left behind that were killed together with
+// their supervisor. Only directories of this user whose lock is free are touched.
+func collectTempDirs() {
+	dir, err := os.Open(os.TempDir())
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	const manyEntries = 50_000 // a directory this full is not worth the time
+	names, err := dir.Readdirnames(manyEntries)
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, tempPrefix) {
+			collectTempDir(filepath.Join(os.TempDir(), name))
+		}
+	}
+}
+
+func collectTempDir(path string) {
+	if !ownPrivateDir(path) {
+		return
+	}
+	lock, err := lockDir(path)
+	if err != nil {
+		return // in use
+	}
+	defer lock.Close()
+	_ = removeTree(path)
+}
+
+// makeTempDir picks the command's temporary directory: a private one, unless
+// the caller names one or the settings switch file rules off.
+func (s *Sandbox) makeTempDir(cfg *config.Config) (*tempDir, error) {
+	if cfg.Filesystem.Disabled {
+		return nil, nil
+	}
+	for _, name := range []string{"CLAUDE_CODE_TMPDIR", "CLAUDE_TMPDIR"} {
+		if dir := os.Getenv(name); dir != "" {
+			return callersTempDir(name, dir)
+		}
+	}
+	return newTempDir()
+}
+
+// callersTempDir uses a directory that the caller's environment names.
+func callersTempDir(name, dir string) (*tempDir, error) {
+	if !filepath.IsAbs(dir) {
+		return nil, fmt.Errorf("using the temporary directory in %s: %q is not an absolute path", name, dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("using the temporary directory in %s: %w", name, err)
+	}
+	return &tempDir{path: dir}, nil
+}
+
+// writable lists the write roots that the directory adds.
+func (t *tempDir) writable() []string {
+	if t == nil {
+		return nil
+	}
+	return []string{t.path}
+}
+
+// variable is the value of TMPDIR; empty leaves the caller's.
+func (t *tempDir) variable() string {
+	if t == nil {
+		return ""
+	}
+	return t.path
+}
+
+// private is the path to remove if this process dies; empty for a directory
+// that is the caller's.
+func (t *tempDir) private() string {
+	if t == nil || t.lock == nil {
+		return ""
+	}
+	return t.path
+}
+
+// discard removes a private directory and keeps the caller's own.
+func (t *tempDir) discard() {
+	if t != nil && t.lock != nil {
+		_ = t.remove()
+	}
+}
