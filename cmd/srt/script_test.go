@@ -33,13 +33,12 @@ func TestMain(m *testing.M) {
 // runAs is the script command "as UID PROGRAM ARGUMENT...".
 func runAs() {
 	uid, err := strconv.Atoi(os.Args[1])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "as:", err)
-		os.Exit(1)
-	}
-	path, err := exec.LookPath(os.Args[2])
 	if err == nil && uid != os.Getuid() {
 		err = becomeUser(uid)
+	}
+	path := ""
+	if err == nil {
+		path, err = exec.LookPath(os.Args[2])
 	}
 	if err == nil {
 		err = syscall.Exec(path, os.Args[2:], os.Environ())
@@ -108,12 +107,29 @@ func setupScript(env *testscript.Env, uid int) error {
 	env.Vars = append(env.Vars, "HOME="+home, "TMPDIR="+tmp, "UID="+strconv.Itoa(uid), "W="+work, "SETTINGS="+filepath.Join(env.WorkDir, "settings.json"),
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.invalid", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.invalid", "GIT_CONFIG_NOSYSTEM=1")
 	env.Cd = work
+	if err := openProgramDir(env.Getenv("PATH")); err != nil {
+		return err
+	}
 	return filepath.Walk(env.WorkDir, func(p string, _ os.FileInfo, err error) error {
 		if err != nil || os.Getuid() != 0 {
 			return err
 		}
 		return os.Lchown(p, uid, uid)
 	})
+}
+
+// openProgramDir lets other users run the programs of the scripts, which
+// testscript keeps in a private directory at the start of PATH.
+func openProgramDir(path string) error {
+	bin, _, _ := strings.Cut(path, string(os.PathListSeparator))
+	for _, dir := range []string{bin, filepath.Dir(bin)} {
+		if strings.HasPrefix(dir, os.TempDir()) && dir != os.TempDir() {
+			if err := os.Chmod(dir, 0o755); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func condition(cond string) (bool, error) {

@@ -45,7 +45,7 @@ func (i *initProcess) start() (int, error) {
 	done := make(chan result, 1)
 	go func() {
 		runtime.LockOSThread()
-		listener, err := confineThread(prog, i.spec.Filter.Guard)
+		listener, err := confineThread(prog, i.spec.Filter)
 		if err != nil {
 			done <- result{err: &stageError{stage: "privileges", err: err}}
 			return
@@ -65,14 +65,18 @@ func (i *initProcess) start() (int, error) {
 
 // confineThread gives up every privilege of the calling thread for good and
 // puts the filter on it. What it starts inherits all of that.
-func confineThread(prog []unix.SockFilter, guard bool) (int, error) {
-	if err := dropCapabilities(); err != nil {
+func confineThread(prog []unix.SockFilter, o FilterOptions) (int, error) {
+	var keep uint64
+	if o.NestedNamespaces && os.Getuid() == 0 {
+		keep = nestedRootCapabilities
+	}
+	if err := dropCapabilities(keep); err != nil {
 		return -1, err
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return -1, fmt.Errorf("setting no_new_privs: %w", err)
 	}
-	return installFilter(prog, guard)
+	return installFilter(prog, o.Guard)
 }
 
 // workingDirectory picks where the command starts. A directory that the policy

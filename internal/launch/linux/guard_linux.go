@@ -89,6 +89,9 @@ func (g *guard) loop(started chan<- error, creatable []CreatablePath) {
 // prepareThread gives the guard's thread a file mode mask of its own and takes
 // its effective capabilities away.
 func (g *guard) prepareThread(creatable []CreatablePath) error {
+	if err := blockSignals(); err != nil {
+		return err
+	}
 	var err error
 	if g.root, err = openObject("/"); err != nil {
 		return err

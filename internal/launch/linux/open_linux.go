@@ -173,7 +173,7 @@ func (o *opening) openSpecial(fifo, terminal bool) (int, bool, unix.Errno) {
 		defer func() { <-o.g.special }()
 		runtime.LockOSThread() // the thread ends with the goroutine
 		fd, e := -1, unix.EPERM
-		if err := setCapabilities(0, 0); err == nil {
+		if blockSignals() == nil && setCapabilities(0, 0) == nil {
 			fd, e = o.waitOpen(fifo, terminal)
 		}
 		o.at.close()

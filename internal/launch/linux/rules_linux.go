@@ -31,7 +31,7 @@ func filterRules(o FilterOptions) []rule {
 	rules = append(rules, terminalRules()...)
 	rules = append(rules, initRules()...)
 	if o.Guard {
-		rules = append(rules, guardRules(o.UnixSockets)...)
+		rules = append(rules, guardRules()...)
 	}
 	return rules
 }
@@ -118,8 +118,9 @@ func initRules() []rule {
 }
 
 // guardRules hand the calls that can create a name to srt-init. An open creates
-// only with O_CREAT; openat2(2) has its flags in memory.
-func guardRules(unixSockets bool) []rule {
+// only with O_CREAT; openat2(2) has its flags in memory. bind(2) is left out: it
+// makes a socket, which no shell or editor reads.
+func guardRules() []rule {
 	notify := func(call uintptr, when ...condition) rule {
 		return rule{call: call, when: when, action: unix.SECCOMP_RET_USER_NOTIF}
 	}
@@ -133,9 +134,6 @@ func guardRules(unixSockets bool) []rule {
 		rules = append(rules,
 			notify(legacyCalls.open, hasAny(1, unix.O_CREAT)), notify(legacyCalls.creat),
 			notify(legacyCalls.mkdir), notify(legacyCalls.mknod), notify(legacyCalls.symlink), notify(legacyCalls.link), notify(legacyCalls.rename))
-	}
-	if unixSockets {
-		rules = append(rules, notify(unix.SYS_BIND))
 	}
 	return rules
 }
