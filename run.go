@@ -74,6 +74,13 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, at place, temp *tempDir, all
 		streams.closeAll()
 		return nil, err
 	}
+	if err := box.Start(); err != nil {
+		box.Close()
+		streams.closeAll()
+		return nil, err
+	}
+	// From here on the command runs. Connections that it makes before the filter
+	// accepts wait in the sockets.
 	r := &run{box: box, temp: temp, done: make(chan struct{})}
 	drain := streams.handedOver()
 	s.serve(listeners, cfg, proxy.Invocation{ID: c.id, Command: c.text(), AllowDomains: allow})
@@ -128,7 +135,7 @@ func (s *Sandbox) serve(listeners []net.Listener, cfg *config.Config, who proxy.
 
 // finish waits for the command's end and puts everything away.
 func (s *Sandbox) finish(r *run, drain func() error, listeners []net.Listener) {
-	r.status, r.err = r.box.Run()
+	r.status, r.err = r.box.Wait()
 	r.box.Close()
 	for _, ln := range listeners {
 		ln.Close()

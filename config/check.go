@@ -116,10 +116,16 @@ func (d *decoder) report(at string, err error) {
 	}
 }
 
-var (
-	environmentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	uuid            = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+const (
+	environmentName = `^[A-Za-z_][A-Za-z0-9_]*$`
+	uuid            = `^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`
+	// backreference is an odd number of backslashes before a digit.
+	backreference = `(^|[^\\])(\\\\)*\\[1-9]`
 )
+
+// matches compiles when it is needed: most settings need none of the
+// expressions, and every start of srt would pay for them.
+func matches(expression, s string) bool { return regexp.MustCompile(expression).MatchString(s) }
 
 // checkFormat applies a named text format.
 func checkFormat(format, s string) error {
@@ -142,11 +148,11 @@ func checkFormat(format, s string) error {
 			err = errors.New("must be an absolute path")
 		}
 	case "envname":
-		if !environmentName.MatchString(s) {
+		if !matches(environmentName, s) {
 			err = fmt.Errorf("%q is not the name of an environment variable", s)
 		}
 	case "uuid":
-		if !uuid.MatchString(s) {
+		if !matches(uuid, s) {
 			err = fmt.Errorf("%q is not a UUID", s)
 		}
 	case "machname":
@@ -197,15 +203,13 @@ var missingConstructs = []struct{ text, name string }{
 	{"(?=", "lookahead"}, {"(?!", "negative lookahead"}, {"(?<=", "lookbehind"}, {"(?<!", "negative lookbehind"}, {`\k<`, "named backreference"},
 }
 
-var backreference = regexp.MustCompile(`(^|[^\\])(\\\\)*\\[1-9]`)
-
 func checkExtract(s string) error {
 	for _, c := range missingConstructs {
 		if strings.Contains(s, c.text) {
 			return fmt.Errorf("the regular expression uses a %s (%s), which is not supported", c.name, c.text)
 		}
 	}
-	if backreference.MatchString(s) {
+	if matches(backreference, s) {
 		return errors.New("the regular expression uses a backreference, which is not supported")
 	}
 	re, err := regexp.Compile(s)

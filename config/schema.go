@@ -101,9 +101,9 @@ func stringSchema(r rules) schema {
 	}
 	switch r.format {
 	case "envname":
-		s["pattern"] = environmentName.String()
+		s["pattern"] = environmentName
 	case "uuid":
-		s["pattern"] = uuid.String()
+		s["pattern"] = uuid
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -33,10 +34,9 @@ type signalRelay struct {
 // newSignalRelay takes the signals over. What the caller ignores stays ignored.
 func newSignalRelay(interrupt func(error)) *signalRelay {
 	r := &signalRelay{signals: make(chan os.Signal, 16), interrupt: interrupt}
-	for _, s := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGWINCH} {
-		if !signal.Ignored(s) {
-			signal.Notify(r.signals, s)
-		}
+	taken := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGWINCH}
+	if taken = slices.DeleteFunc(taken, signal.Ignored); len(taken) > 0 {
+		signal.Notify(r.signals, taken...)
 	}
 	// A reader of stderr that went away must not end srt before it cleaned up.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)

@@ -61,15 +61,17 @@ type Request struct {
 }
 
 // Sandbox is one prepared sandbox. Its methods are called in the order Build,
-// Run, Close; Signal and Kill at any time.
+// Start, Wait, Close; Signal and Kill at any time.
 type Sandbox interface {
 	// Build puts every layer in place and returns the listeners, which accept
 	// connections made inside. A *StartError says which layer failed; the
 	// command did not and will not run.
 	Build(context.Context, Request) ([]net.Listener, error)
-	// Run starts the command and waits for its end. The error is a
-	// *CommandError when the program could not be started.
-	Run() (Status, error)
+	// Start lets the command go.
+	Start() error
+	// Wait waits for the command's end. The error is a *CommandError when the
+	// program could not be started.
+	Wait() (Status, error)
 	// Signal reaches the command and the processes of its group.
 	Signal(os.Signal) error
 	// Kill ends every process of the sandbox at once.

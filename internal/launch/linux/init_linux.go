@@ -58,6 +58,7 @@ func (i *initProcess) run() (unix.WaitStatus, error) {
 	if err != nil {
 		return 0, err
 	}
+	swallowSignals()
 	return i.supervise(pid)
 }
 
@@ -71,7 +72,6 @@ func (i *initProcess) harden() error {
 		return err
 	}
 	unix.CloseOnExec(i.control)
-	swallowSignals()
 	return nil
 }
 

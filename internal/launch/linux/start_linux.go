@@ -167,14 +167,20 @@ func listenersOf(fds []int) ([]net.Listener, error) {
 	return all, nil
 }
 
-// Run starts the command and waits for its end. It may be called once.
-func (p *process) Run() (launch.Status, error) {
+// Start lends the terminal to the sandbox and lets the command go.
+func (p *process) Start() error {
 	p.terminal = takeTerminal(p)
-	defer p.terminal.release()
 	p.terminal.foreground()
 	if err := sendMessage(p.control, messageGo, nil); err != nil {
-		return launch.Status{}, p.lost(context.Background(), err)
+		p.terminal.release()
+		return p.lost(context.Background(), err)
 	}
+	return nil
+}
+
+// Wait reads what srt-init reports until the command's end. It may be called once.
+func (p *process) Wait() (launch.Status, error) {
+	defer p.terminal.release()
 	for {
 		kind, body, _, err := receiveMessage(p.control)
 		if err != nil {
