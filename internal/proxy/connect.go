@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -82,13 +83,15 @@ func splitAuthority(s string, defaultPort int) (host string, port int, ok bool) 
 }
 
 // relay copies both ways until both directions ended. Each direction ends on
-// its own: the end of one is passed on, and the other goes on. An error ends
-// both. Copies between two TCP connections stay in the kernel, so nothing wraps
-// them.
+// its own: the end of one is passed on, and the other goes on. Copies between
+// two TCP connections stay in the kernel, so nothing wraps them.
 func relay(client, upstream net.Conn, early []byte) {
 	var both sync.WaitGroup
 	both.Go(func() {
-		_, err := upstream.Write(early)
+		var err error
+		if len(early) > 0 {
+			_, err = upstream.Write(early)
+		}
 		if err == nil {
 			_, err = io.Copy(upstream, client)
 		}
@@ -101,11 +104,15 @@ func relay(client, upstream net.Conn, early []byte) {
 	both.Wait()
 }
 
+// drainWait is how long the other direction may go on after one failed: a side
+// that stopped reading may have sent an answer before.
+const drainWait = 2 * time.Second
+
 func endDirection(from, to net.Conn, err error) {
-	if err == nil {
-		closeWrite(to)
-		return
+	closeWrite(to)
+	if err != nil {
+		soon := time.Now().Add(drainWait)
+		_ = from.SetDeadline(soon)
+		_ = to.SetDeadline(soon)
 	}
-	from.Close()
-	to.Close()
 }

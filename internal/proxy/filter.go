@@ -42,17 +42,17 @@ func (s *Session) decide(ctx context.Context, host string, port int, who Invocat
 	case policy.Ask:
 		if s.o.Ask != nil {
 			reason, allowed := s.ask(ctx, AskRequest{Host: d.Host, Port: port, Spelling: host, Command: who.Command})
+			if ctx.Err() != nil {
+				return target{}, &refusal{reason: "client left"} // whatever the answer was
+			}
 			if allowed {
 				return target{d.Host, port}, nil
 			}
 			d.Reason = reason
 		}
 	}
-	if ctx.Err() != nil {
-		return target{}, &refusal{reason: "client left"}
-	}
 	s.record(who, d.Host, host, port, d.Reason, d.Rule)
-	return target{}, &refusal{reason: d.Reason, host: d.Host}
+	return target{}, &refusal{reason: violation.Truncate(violation.Sanitize(d.Reason), maxReason), host: d.Host}
 }
 
 func (s *Session) ask(ctx context.Context, q AskRequest) (string, bool) {
