@@ -82,6 +82,7 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, at place, temp *tempDir, all
 	// From here on the command runs. Connections that it makes before the filter
 	// accepts wait in the sockets.
 	r := &run{box: box, temp: temp, done: make(chan struct{})}
+	s.collect.Do(func() { s.running.Go(collectTempDirs) })
 	drain := streams.handedOver()
 	s.serve(listeners, cfg, proxy.Invocation{ID: c.id, Command: c.text(), AllowDomains: allow})
 	stop := context.AfterFunc(c.ctx, func() { s.interrupt(c, r) })

@@ -52,6 +52,7 @@ type Sandbox struct {
 	mu      sync.Mutex
 	closed  bool
 	running sync.WaitGroup
+	collect sync.Once // what killed runs left behind
 }
 
 // New checks the configuration and starts the network filter. The context

@@ -25,8 +25,9 @@ const ordinaryUser = 31337
 func TestMain(m *testing.M) {
 	srt.MaybeExecHelper()
 	testscript.Main(m, map[string]func(){
-		"srt": main,
-		"as":  runAs,
+		"srt":    main,
+		"as":     runAs,
+		"attack": attack,
 	})
 }
 
