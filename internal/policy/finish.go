@@ -8,13 +8,13 @@ import (
 
 // state is what holds at a path and beneath it.
 type state struct {
-	view             View
-	root, deny       bool
-	locked           bool
-	rule, rootRule   Rule
-	denyRule         Rule
-	emitted          Place
-	hasEmittedParent bool
+	view           View
+	root, deny     bool
+	locked         bool
+	rule, rootRule Rule
+	denyRule       Rule
+	// emitted is the last place on the way here that the policy lists.
+	emitted Place
 }
 
 func (s state) write() bool { return s.view == Host && s.root && !s.deny }

@@ -34,9 +34,7 @@ type mark struct {
 	info Info
 
 	deny, locked, allowRead bool
-	// exact means that an allowRead entry names this very object.
-	exact bool
-	root  bool
+	root                    bool
 	// weak roots are srt's own conveniences: they do not show what a read deny hides.
 	weak      bool
 	writeDeny bool

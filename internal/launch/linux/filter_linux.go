@@ -37,14 +37,10 @@ type condition struct {
 	value uint32
 	// anyBit makes the condition hold when any bit of mask is set.
 	anyBit bool
-	negate bool
 }
 
 func equals(arg int, value uint32) condition { return condition{arg: arg, value: value} }
-func notEquals(arg int, value uint32) condition {
-	return condition{arg: arg, value: value, negate: true}
-}
-func hasAny(arg int, mask uint32) condition { return condition{arg: arg, mask: mask, anyBit: true} }
+func hasAny(arg int, mask uint32) condition  { return condition{arg: arg, mask: mask, anyBit: true} }
 func maskedEquals(arg int, mask, value uint32) condition {
 	return condition{arg: arg, mask: mask, value: value}
 }
@@ -129,9 +125,6 @@ func compileCondition(c condition, skip uint8) []unix.SockFilter {
 			code = append(code, unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: c.mask})
 		}
 		test = jumpEqual(c.value, 0, skip)
-	}
-	if c.negate {
-		test.Jt, test.Jf = test.Jf, test.Jt
 	}
 	return append(code, test)
 }

@@ -90,7 +90,7 @@ func (l *listener) wait() (bool, error) {
 	brief := unix.NsecToTimespec(int64(busyWait))
 	n, _, e := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll[0])), 1, uintptr(unsafe.Pointer(&brief)), 0, 0, 0)
 	if n == 0 && e == 0 {
-		n, _, e = unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll[0])), 1, 0, 0, 0, 0)
+		_, _, e = unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll[0])), 1, 0, 0, 0, 0)
 	}
 	switch {
 	case e == unix.EINTR:
