@@ -63,7 +63,7 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, at place, temp *tempDir, all
 	if err != nil {
 		return nil, err
 	}
-	box, err := s.launcher.Prepare(launch.Streams{Stdio: streams.stdio, NewSession: c.NewSession, Helper: s.options.helper})
+	box, err := s.prepare(launch.Streams{Stdio: streams.stdio, NewSession: c.NewSession, Helper: s.options.helper})
 	if err != nil {
 		streams.closeAll()
 		return nil, err
@@ -95,6 +95,14 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, at place, temp *tempDir, all
 		s.finish(r, drain, listeners)
 	}()
 	return r, nil
+}
+
+// prepare creates the sandbox's first process, unless one is waiting.
+func (s *Sandbox) prepare(streams launch.Streams) (launch.Sandbox, error) {
+	if box, ok, err := s.options.prepared.take(streams); ok {
+		return box, err
+	}
+	return s.launcher.Prepare(streams)
 }
 
 // confine resolves the policy and puts every layer in place.

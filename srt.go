@@ -155,6 +155,7 @@ type options struct {
 	warn      func(string)
 	helper    string
 	protected []string
+	prepared  *Prepared
 	ask       func(context.Context, AskRequest) (AskDecision, error)
 }
 

@@ -16,6 +16,9 @@ import (
 // runCommand runs the command of the options and returns its exit status. An
 // error means that it did not run.
 func runCommand(o *options, m *messages) (int, error) {
+	// The sandbox's first process boots while the settings are read.
+	prepared := srt.Prepare(os.Stdin, os.Stdout, os.Stderr, o.newSession)
+	defer prepared.Close()
 	ctx, interrupted := context.WithCancelCause(context.Background())
 	relay := newSignalRelay(interrupted)
 	defer relay.stop()
@@ -27,7 +30,7 @@ func runCommand(o *options, m *messages) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	sb, err := srt.New(ctx, cfg, srt.WithLogger(m.logger()), srt.WithWarnings(m.warn), srt.WithProtectedFiles(protected...))
+	sb, err := srt.New(ctx, cfg, srt.WithLogger(m.logger()), srt.WithWarnings(m.warn), srt.WithProtectedFiles(protected...), srt.WithPrepared(prepared))
 	if err != nil {
 		return 0, err
 	}
