@@ -17,8 +17,6 @@ var (
 	ErrNotStarted = errors.New("srt: the command was not started")
 	// ErrUnsupportedPlatform says that this system has no launcher.
 	ErrUnsupportedPlatform = launch.ErrUnsupported
-	// ErrNoHelper says that nothing can supervise a sandbox from inside.
-	ErrNoHelper = errors.New("srt: this program did not call srt.MaybeExecHelper at the start of main; call it, or name an installed srt binary with WithHelper")
 )
 
 // StartError says why a sandbox could not be set up. The command did not run.

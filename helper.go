@@ -11,15 +11,24 @@ const sshProxyArgument = "--srt-ssh-proxy"
 // helperReady records that main gave this package the chance to take over.
 var helperReady atomic.Bool
 
-// MaybeExecHelper turns this process into one of the package's helpers if it
-// was started as one, and returns otherwise. Call it first thing in main,
-// before anything reads arguments or opens files.
+// MaybeExecHelper lets git reach ssh servers from inside a sandbox: the program
+// itself is then ssh's way through the proxy. Call it first thing in main; it
+// returns unless the process was started to be that helper. Without the call,
+// or [WithHelper], everything but git over ssh works.
 func MaybeExecHelper() {
-	if isSupervisor() {
-		runSupervisor() // never returns
-	}
 	if len(os.Args) == 4 && os.Args[1] == sshProxyArgument {
 		os.Exit(sshProxy(os.Args[2], os.Args[3]))
 	}
 	helperReady.Store(true)
+}
+
+// helperPath is the binary that ssh inside a sandbox can use, or empty.
+func (s *Sandbox) helperPath() string {
+	if s.options.helper != "" {
+		return s.options.helper
+	}
+	if exe, err := os.Executable(); err == nil && helperReady.Load() {
+		return exe
+	}
+	return ""
 }

@@ -22,7 +22,7 @@ type Prepared struct {
 // it as early as possible, give it to [New] with [WithPrepared], and close it.
 func Prepare(stdin, stdout, stderr *os.File, newSession bool) *Prepared {
 	p := &Prepared{streams: launch.Streams{Stdio: [3]*os.File{stdin, stdout, stderr}, NewSession: newSession}}
-	launcher, err := newLauncher(&options{})
+	launcher, err := newLauncher()
 	if err == nil {
 		p.box, err = launcher.Prepare(p.streams)
 	}

@@ -63,7 +63,7 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, at place, temp *tempDir, all
 	if err != nil {
 		return nil, err
 	}
-	box, err := s.prepare(launch.Streams{Stdio: streams.stdio, NewSession: c.NewSession, Helper: s.options.helper})
+	box, err := s.prepare(launch.Streams{Stdio: streams.stdio, NewSession: c.NewSession})
 	if err != nil {
 		streams.closeAll()
 		return nil, err
@@ -117,13 +117,9 @@ func (s *Sandbox) confine(c *Cmd, cfg *config.Config, at place, temp *tempDir, b
 	for _, w := range pol.Warnings {
 		s.options.warn(w.String())
 	}
-	helper, _ := os.Executable()
-	if s.options.helper != "" {
-		helper = s.options.helper
-	}
 	return box.Build(c.ctx, launch.Request{
 		Policy: pol, UnixSockets: cfg.Network.AllowAllUnixSockets, NestedNamespaces: cfg.AllowNestedUserNamespaces,
-		Path: c.Path, Args: c.Args, Env: environment(c.baseEnvironment(at), cfg, temp.variable(), helper),
+		Path: c.Path, Args: c.Args, Env: environment(c.baseEnvironment(at), cfg, temp.variable(), s.helperPath()),
 		Dir: at.dir, Home: at.home, Ports: []int{httpPort, socksPort}, Private: temp.private(),
 		Note: s.options.warn, Violation: func(v launch.Violation) { s.record(c, v) },
 	})

@@ -14,8 +14,8 @@
 // unless it says otherwise.
 //
 // On Linux the inside of a sandbox is supervised by the calling program itself,
-// re-executed. A program that uses this package therefore calls
-// [MaybeExecHelper] first thing in main.
+// re-executed; no other binary is needed. The package takes such a process over
+// before main.
 package srt
 
 import (
@@ -58,7 +58,7 @@ type Sandbox struct {
 // New checks the configuration and starts the network filter. The context
 // bounds the start only; use [Sandbox.Close] to end the sandbox. Errors: a
 // [*config.Error] for an invalid configuration, an [*UnsupportedError] for a
-// setting this system or version cannot enforce, [ErrNoHelper].
+// setting this system or version cannot enforce, [ErrUnsupportedPlatform].
 func New(ctx context.Context, cfg *config.Config, opts ...Option) (*Sandbox, error) {
 	o := options{logger: slog.New(slog.DiscardHandler), warn: func(string) {}}
 	for _, opt := range opts {
@@ -73,7 +73,7 @@ func New(ctx context.Context, cfg *config.Config, opts ...Option) (*Sandbox, err
 	if err := checkSupported(cfg); err != nil {
 		return nil, err
 	}
-	launcher, err := newLauncher(&o)
+	launcher, err := newLauncher()
 	if err != nil {
 		return nil, err
 	}
@@ -166,8 +166,8 @@ func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l 
 // entry that has no effect. fn must be safe for concurrent use.
 func WithWarnings(fn func(string)) Option { return func(o *options) { o.warn = fn } }
 
-// WithHelper names an installed srt binary to supervise sandboxes, for programs
-// that cannot call [MaybeExecHelper].
+// WithHelper names an installed srt binary that helps ssh inside a sandbox, for
+// programs that do not call [MaybeExecHelper].
 func WithHelper(path string) Option { return func(o *options) { o.helper = path } }
 
 // WithProtectedFiles adds files that no command may change whatever the

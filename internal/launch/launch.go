@@ -28,9 +28,6 @@ type Streams struct {
 	Stdio [3]*os.File
 	// NewSession keeps the caller's controlling terminal from the command.
 	NewSession bool
-	// Helper is the binary that carries out the inside half; empty means this
-	// program itself.
-	Helper string
 }
 
 // Request is one command and everything that confines it.

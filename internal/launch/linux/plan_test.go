@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
 	"github.com/srt-sandbox/srt/internal/policy"
 )
 
@@ -53,8 +54,8 @@ func TestBeneath(t *testing.T) {
 	}{
 		{"/", "/a", true}, {"/", "/", false}, {"/a", "/a/b", true}, {"/a", "/a", false}, {"/a", "/ab", false}, {"/a/b", "/a", false},
 	} {
-		if got := beneath(c.dir, c.p); got != c.want {
-			t.Errorf("beneath(%q, %q) = %v", c.dir, c.p, got)
+		if got := inside.Beneath(c.dir, c.p); got != c.want {
+			t.Errorf("inside.Beneath(%q, %q) = %v", c.dir, c.p, got)
 		}
 	}
 }

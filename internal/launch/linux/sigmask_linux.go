@@ -1,7 +1,6 @@
 package linux
 
 import (
-	"fmt"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -18,18 +17,4 @@ func withBlocked(s unix.Signal, f func()) {
 	}
 	f()
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
-}
-
-// blockSignals blocks every signal on the calling thread, which must be locked
-// and never be used for anything else. A signal that interrupts the kernel while
-// it installs a descriptor in a caller would make the caller see descriptor 0.
-func blockSignals() error {
-	var all unix.Sigset_t
-	for i := range all.Val {
-		all.Val[i] = ^all.Val[i]
-	}
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &all, nil); err != nil {
-		return fmt.Errorf("blocking the signals of the guard: %w", err)
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package linux
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/srt-sandbox/srt/internal/launch"
+	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
 )
 
 // Launcher confines commands with namespaces; see the package comment.
@@ -52,9 +52,8 @@ func prepare(s launch.Streams) (*process, error) {
 		return nil, &launch.StartError{Stage: "namespaces", Text: "creating the control socket: " + err.Error(), Err: err}
 	}
 	defer unix.Close(fds[1])
-	helper := cmp.Or(s.Helper, "/proc/self/exe")
 	attr := &syscall.ProcAttr{Dir: "/", Files: []uintptr{s.Stdio[0].Fd(), s.Stdio[1].Fd(), s.Stdio[2].Fd(), uintptr(fds[1])}, Sys: namespaceAttributes(s.NewSession)}
-	pid, err := syscall.ForkExec(helper, []string{InitName}, attr)
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{inside.Name}, attr)
 	runtime.KeepAlive(s.Stdio)
 	if err != nil {
 		unix.Close(fds[0])
@@ -72,7 +71,7 @@ func namespaceAttributes(newSession bool) *syscall.SysProcAttr {
 			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
-		AmbientCaps: initCapabilities,
+		AmbientCaps: inside.Capabilities,
 		// A process group of its own: signals to "my group" stay inside, and the
 		// terminal can make the whole sandbox its foreground job.
 		Setpgid: !newSession,
@@ -101,21 +100,21 @@ func (p *process) reap() {
 func (p *process) Build(ctx context.Context, r launch.Request) ([]net.Listener, error) {
 	p.request = r
 	s := specFor(r)
-	f, err := s.file()
+	f, err := s.File()
 	if err != nil {
 		return nil, &launch.StartError{Stage: "start", Text: err.Error(), Err: err}
 	}
 	defer f.Close()
 	stop := context.AfterFunc(ctx, p.Kill)
 	defer stop()
-	if err := sendMessage(p.control, messageSpec, nil, int(f.Fd())); err != nil {
+	if err := inside.SendMessage(p.control, inside.MessageSpec, nil, int(f.Fd())); err != nil {
 		return nil, p.lost(ctx, err)
 	}
-	kind, body, fds, err := receiveMessage(p.control)
+	kind, body, fds, err := inside.ReceiveMessage(p.control)
 	if err != nil {
 		return nil, p.lost(ctx, err)
 	}
-	if kind != messageReady {
+	if kind != inside.MessageReady {
 		return nil, failure(body)
 	}
 	return listenersOf(fds)
@@ -171,7 +170,7 @@ func listenersOf(fds []int) ([]net.Listener, error) {
 func (p *process) Start() error {
 	p.terminal = takeTerminal(p)
 	p.terminal.foreground()
-	if err := sendMessage(p.control, messageGo, nil); err != nil {
+	if err := inside.SendMessage(p.control, inside.MessageGo, nil); err != nil {
 		p.terminal.release()
 		return p.lost(context.Background(), err)
 	}
@@ -182,16 +181,16 @@ func (p *process) Start() error {
 func (p *process) Wait() (launch.Status, error) {
 	defer p.terminal.release()
 	for {
-		kind, body, _, err := receiveMessage(p.control)
+		kind, body, _, err := inside.ReceiveMessage(p.control)
 		if err != nil {
 			<-p.exited
 			return p.abnormalEnd()
 		}
 		switch kind {
-		case messageExit:
+		case inside.MessageExit:
 			<-p.exited
 			return statusOf(syscall.WaitStatus(uint32(body[0]) | uint32(body[1])<<8)), nil
-		case messageFailed:
+		case inside.MessageFailed:
 			<-p.exited
 			return launch.Status{}, failure(body)
 		default:
@@ -216,13 +215,13 @@ func (p *process) abnormalEnd() (launch.Status, error) {
 	return launch.Status{}, &launch.StartError{Stage: "start", Text: "srt-init ended without reporting the command's status"}
 }
 
-func (p *process) event(kind messageKind, body []byte) {
+func (p *process) event(kind inside.MessageKind, body []byte) {
 	switch kind {
-	case messageNote:
+	case inside.MessageNote:
 		p.request.Note(string(body))
-	case messageStopped:
+	case inside.MessageStopped:
 		p.terminal.stopped(p, syscall.Signal(body[0]))
-	case messageViolation:
+	case inside.MessageViolation:
 		if v, ok := parseViolation(string(body)); ok {
 			p.request.Violation(v)
 		}

@@ -1,4 +1,4 @@
-package linux
+package inside
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ func (k *creator) find(full string) (entry CreatablePath, final, ok bool) {
 		if full == p.Path {
 			return p, true, true
 		}
-		if beneath(full, p.Path) && beneath(p.Parent, full) {
+		if Beneath(full, p.Path) && Beneath(p.Parent, full) {
 			entry, ok = p, true
 		}
 	}

@@ -1,4 +1,4 @@
-package linux
+package inside
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 )
 
 func TestSpecRoundTrip(t *testing.T) {
-	s := &spec{
+	s := &Spec{
 		Plan:      Plan{{Kind: OpPin, Path: "/a\xff\n", Symlink: true, Dev: 1 << 40, Ino: ^uint64(0)}, {Kind: OpBase, Path: "/", Write: true, Dir: true, Nested: true}},
 		Filter:    FilterOptions{UnixSockets: true, Guard: true},
 		Names:     []GuardedName{{Dir: "/d", Name: "n", Fold: true, Rule: "r", Cure: "c", Target: "/d/n/x", Dev: 7, Ino: 8, Exists: true}},
@@ -24,7 +24,7 @@ func TestSpecRoundTrip(t *testing.T) {
 }
 
 func FuzzDecodeSpec(f *testing.F) {
-	f.Add((&spec{Args: []string{"a"}, Plan: Plan{{Kind: OpBind, Path: "/x"}}}).encode())
+	f.Add((&Spec{Args: []string{"a"}, Plan: Plan{{Kind: OpBind, Path: "/x"}}}).encode())
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := decodeSpec(data)

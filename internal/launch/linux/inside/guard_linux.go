@@ -1,4 +1,4 @@
-package linux
+package inside
 
 import (
 	"fmt"
@@ -42,7 +42,7 @@ const (
 // guardCapabilities stay permitted, to be raised for single steps.
 const guardCapabilities = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_ADMIN
 
-func startGuard(fd, control int, s *spec) {
+func startGuard(fd, control int, s *Spec) {
 	g := &guard{
 		listener: newListener(fd), control: control, names: map[object][]GuardedName{},
 		special: make(chan struct{}, maxSpecialOpens),
@@ -63,7 +63,7 @@ func startGuard(fd, control int, s *spec) {
 
 // fail ends the sandbox: without its guard nothing may go on.
 func fail(control int, err error) {
-	_ = sendMessage(control, messageFailed, []byte("guard\x00"+err.Error()))
+	_ = SendMessage(control, MessageFailed, []byte("guard\x00"+err.Error()))
 	os.Exit(1)
 }
 
@@ -235,7 +235,7 @@ func (g *guard) report(c *call, operation string, n GuardedName) {
 	if n.Dir == "/" {
 		fields[1] = "/" + n.Name
 	}
-	_ = sendMessage(g.control, messageViolation, []byte(strings.Join(fields, "\x00")))
+	_ = SendMessage(g.control, MessageViolation, []byte(strings.Join(fields, "\x00")))
 }
 
 // processName is what the caller calls itself; it is shown, never trusted.

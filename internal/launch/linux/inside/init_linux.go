@@ -1,4 +1,4 @@
-package linux
+package inside
 
 import (
 	"errors"
@@ -6,29 +6,38 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// InitName is argument zero of the re-executed binary. A user may see it in a
+// Name is argument zero of the re-executed binary. A user may see it in a
 // process list of the host.
-const InitName = "srt-init"
+const Name = "srt-init"
 
 // controlFD is the descriptor that the host half passes to srt-init.
 const controlFD = 3
 
-// IsInit reports whether this process was started to be srt-init.
-func IsInit() bool { return os.Getpid() == 1 && len(os.Args) == 1 && os.Args[0] == InitName }
+// init takes the process over if it was started to be srt-init, before any other
+// part of the program runs: not one line of an embedding program's own is
+// executed inside the new namespaces, and none of its start-up time is paid.
+// In every other process this does nothing.
+func init() {
+	if os.Getpid() == 1 && len(os.Args) == 1 && os.Args[0] == Name {
+		main()
+	}
+}
 
-// InitMain is the whole life of srt-init. It never returns.
-func InitMain() {
+// main is the whole life of srt-init. It never returns.
+func main() {
+	runtime.LockOSThread() // the command is started from this very thread
 	i := &initProcess{control: controlFD}
 	status, err := i.run()
 	if err != nil {
 		// A packet that cannot be sent has nobody left to read it.
-		_ = sendMessage(i.control, messageFailed, []byte(describeFailure(err)))
+		_ = SendMessage(i.control, MessageFailed, []byte(describeFailure(err)))
 		os.Exit(1)
 	}
 	i.finish(status)
@@ -38,7 +47,7 @@ func InitMain() {
 // starts the command and answers for it until it ends.
 type initProcess struct {
 	control int
-	spec    *spec
+	spec    *Spec
 }
 
 func (i *initProcess) run() (unix.WaitStatus, error) {
@@ -107,11 +116,11 @@ func closeInherited(first int) error {
 }
 
 func (i *initProcess) receiveSpec() error {
-	kind, _, fds, err := receiveMessage(i.control)
+	kind, _, fds, err := ReceiveMessage(i.control)
 	if err != nil {
 		return fmt.Errorf("receiving the launch spec: %w", err)
 	}
-	if kind != messageSpec || len(fds) != 1 {
+	if kind != MessageSpec || len(fds) != 1 {
 		return errors.New("receiving the launch spec: unexpected message")
 	}
 	defer unix.Close(fds[0])
@@ -138,7 +147,7 @@ func (i *initProcess) build() error {
 	if err != nil {
 		return &stageError{stage: "network", err: err}
 	}
-	if err := sendMessage(i.control, messageReady, nil, listeners...); err != nil {
+	if err := SendMessage(i.control, MessageReady, nil, listeners...); err != nil {
 		return fmt.Errorf("handing out the listeners: %w", err)
 	}
 	for _, fd := range listeners {
@@ -163,11 +172,11 @@ func (i *initProcess) openNetwork() ([]int, error) {
 }
 
 func (i *initProcess) awaitGo() error {
-	kind, _, _, err := receiveMessage(i.control)
+	kind, _, _, err := ReceiveMessage(i.control)
 	if err != nil {
 		return fmt.Errorf("waiting for the host: %w", err)
 	}
-	if kind != messageGo {
+	if kind != MessageGo {
 		return errors.New("waiting for the host: unexpected message")
 	}
 	return nil
@@ -189,7 +198,7 @@ func (i *initProcess) supervise(pid int) (unix.WaitStatus, error) {
 		case got != pid:
 			continue
 		case status.Stopped():
-			_ = sendMessage(i.control, messageStopped, []byte{byte(status.StopSignal())})
+			_ = SendMessage(i.control, MessageStopped, []byte{byte(status.StopSignal())})
 		default:
 			return status, nil
 		}
@@ -200,7 +209,7 @@ func (i *initProcess) supervise(pid int) (unix.WaitStatus, error) {
 // kernel does even after SIGKILL.
 func (i *initProcess) watchHost() {
 	for {
-		if _, _, _, err := receiveMessage(i.control); err != nil {
+		if _, _, _, err := ReceiveMessage(i.control); err != nil {
 			i.endOrphaned()
 		}
 	}
@@ -219,7 +228,7 @@ func (i *initProcess) endOrphaned() {
 // finish reports the command's status and ends process 1, which makes the
 // kernel kill everything that is left inside.
 func (i *initProcess) finish(status unix.WaitStatus) {
-	_ = sendMessage(i.control, messageExit, []byte{byte(status), byte(status >> 8)})
+	_ = SendMessage(i.control, MessageExit, []byte{byte(status), byte(status >> 8)})
 	os.Exit(0)
 }
 

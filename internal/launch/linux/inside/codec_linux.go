@@ -1,4 +1,4 @@
-package linux
+package inside
 
 import (
 	"encoding/binary"
@@ -18,15 +18,15 @@ type coder struct {
 
 var errBadSpec = errors.New("reading the launch spec: it is damaged")
 
-func (s *spec) encode() []byte {
+func (s *Spec) encode() []byte {
 	c := &coder{buf: make([]byte, 0, 16<<10)}
 	c.spec(s)
 	return c.buf
 }
 
-func decodeSpec(data []byte) (*spec, error) {
+func decodeSpec(data []byte) (*Spec, error) {
 	c := &coder{buf: data, reading: true}
-	var s spec
+	var s Spec
 	c.spec(&s)
 	if c.bad || len(c.buf) != 0 {
 		return nil, errBadSpec
@@ -34,7 +34,7 @@ func decodeSpec(data []byte) (*spec, error) {
 	return &s, nil
 }
 
-func (c *coder) spec(s *spec) {
+func (c *coder) spec(s *Spec) {
 	list(c, (*[]Op)(&s.Plan), c.op)
 	c.flags(&s.Filter.UnixSockets, &s.Filter.NestedNamespaces, &s.Filter.Guard)
 	list(c, &s.Names, c.name)

@@ -1,4 +1,4 @@
-package linux
+package inside
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// initCapabilities are what srt-init needs inside its own user namespace. They
+// Capabilities are what srt-init needs inside its own user namespace. They
 // mean nothing outside of it.
-var initCapabilities = []uintptr{
+var Capabilities = []uintptr{
 	unix.CAP_SYS_ADMIN,    // mounts
 	unix.CAP_NET_ADMIN,    // the loopback interface
 	unix.CAP_SYS_PTRACE,   // reading the arguments of handed-over calls

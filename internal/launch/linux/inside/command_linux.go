@@ -1,11 +1,10 @@
-package linux
+package inside
 
 import (
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -27,8 +26,9 @@ type commandError struct {
 func (e *commandError) Error() string { return e.err.Error() }
 func (e *commandError) Unwrap() error { return e.err }
 
-// start runs the command from a thread that gave up everything first. The
-// thread ends with the goroutine and is never used for anything else.
+// start gives up everything on the main thread and runs the command from there.
+// The other threads of srt-init keep what they have; the runtime never starts
+// new ones from a thread that is locked.
 func (i *initProcess) start() (int, error) {
 	prog, err := assemble(filterRules(i.spec.Filter))
 	if err != nil {
@@ -38,29 +38,18 @@ func (i *initProcess) start() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	type result struct {
-		pid int
-		err error
+	listener, err := confineThread(prog, i.spec.Filter)
+	if err != nil {
+		return 0, &stageError{stage: "privileges", err: err}
 	}
-	done := make(chan result, 1)
-	go func() {
-		runtime.LockOSThread()
-		listener, err := confineThread(prog, i.spec.Filter)
-		if err != nil {
-			done <- result{err: &stageError{stage: "privileges", err: err}}
-			return
-		}
-		if listener >= 0 {
-			startGuard(listener, i.control, i.spec)
-		}
-		pid, err := i.exec(dir)
-		done <- result{pid: pid, err: err}
-	}()
-	r := <-done
-	if r.err == nil {
+	if listener >= 0 {
+		startGuard(listener, i.control, i.spec)
+	}
+	pid, err := i.exec(dir)
+	if err == nil {
 		detachStreams()
 	}
-	return r.pid, r.err
+	return pid, err
 }
 
 // confineThread gives up every privilege of the calling thread for good and
@@ -88,7 +77,7 @@ func (i *initProcess) workingDirectory() (string, error) {
 		}
 		if dir != i.spec.Dir {
 			note := fmt.Sprintf("the working directory %s is not visible inside the sandbox; starting in %s", i.spec.Dir, dir)
-			_ = sendMessage(i.control, messageNote, []byte(note))
+			_ = SendMessage(i.control, MessageNote, []byte(note))
 		}
 		return dir, nil
 	}

@@ -1,4 +1,4 @@
-package linux
+package inside
 
 import (
 	"bufio"
@@ -40,7 +40,7 @@ func remountEach(fd int, attr mountAttr, recursive bool) error {
 		return err
 	}
 	for _, m := range mounts {
-		if m.path != root && !(recursive && beneath(root, m.path)) {
+		if m.path != root && !(recursive && Beneath(root, m.path)) {
 			continue
 		}
 		target := m.path

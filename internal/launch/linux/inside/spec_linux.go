@@ -1,0 +1,178 @@
+package inside
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Spec is everything that srt-init must know. It travels in a sealed memory
+// file, never in arguments or the environment, which other processes can read.
+type Spec struct {
+	Plan   Plan
+	Filter FilterOptions
+	// Names are protected names that the guard keeps from being created.
+	Names []GuardedName
+	// Paths that an allowWrite entry names and that do not exist yet.
+	Creatable []CreatablePath
+
+	Path string
+	Args []string
+	Env  []string
+	Dir  string
+	// Home is where the command starts when Dir is hidden from it.
+	Home string
+	// Ports get a listener on each loopback address; the descriptors go to the host.
+	Ports []int
+	// Private is the temporary directory of the run. srt-init removes it when
+	// the host half dies first.
+	Private string
+}
+
+// GuardedName is a name in an existing directory that must not appear.
+type GuardedName struct {
+	Dir      string
+	Dev, Ino uint64
+	Name     string
+	// Fold compares names without regard to ASCII case.
+	Fold bool
+	// Exists marks a name that has an object, protected by a mount. The guard
+	// holds the name even if a process of the host replaces the object, which
+	// takes the mount away.
+	Exists bool
+	// Rule and Cure explain a refusal to a person.
+	Rule, Cure string
+	// Target is the protected path that Name leads to.
+	Target string
+}
+
+// CreatablePath is an absent path that the command may create although the
+// directory that would hold it is read-only.
+type CreatablePath struct {
+	Path, Parent, First string
+}
+
+// File writes the spec into a sealed memory file.
+func (s *Spec) File() (*os.File, error) {
+	fd, err := unix.MemfdCreate("srt-spec", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("creating the launch spec: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "srt-spec")
+	if _, err := f.Write(s.encode()); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("writing the launch spec: %w", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("sealing the launch spec: %w", err)
+	}
+	return f, nil
+}
+
+func readSpec(fd int) (*Spec, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("reading the launch spec: %w", err)
+	}
+	data := make([]byte, st.Size)
+	for done := 0; done < len(data); {
+		n, err := unix.Pread(fd, data[done:], int64(done))
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("reading the launch spec: %w", cmp.Or(err, io.ErrUnexpectedEOF))
+		}
+		done += n
+	}
+	return decodeSpec(data)
+}
+
+// The messages between the halves are packets on a sequenced-packet socket
+// pair: one kind byte, then the text. Descriptors travel with the packet.
+type MessageKind byte
+
+// The kinds of packet, each with its direction.
+const (
+	// MessageSpec carries the spec's descriptor to srt-init.
+	MessageSpec MessageKind = 'S'
+	// MessageReady says that the sandbox stands; it carries the listeners.
+	MessageReady MessageKind = 'R'
+	// MessageGo lets srt-init start the command.
+	MessageGo MessageKind = 'G'
+	// MessageFailed carries the reason why the command does not run.
+	MessageFailed MessageKind = 'F'
+	// MessageNote carries a warning for the user.
+	MessageNote MessageKind = 'N'
+	// MessageViolation carries one refused operation.
+	MessageViolation MessageKind = 'V'
+	// MessageStopped says that the command was stopped by the signal in the first byte.
+	MessageStopped MessageKind = 'T'
+	// MessageExit carries the wait status of the command.
+	MessageExit MessageKind = 'X'
+)
+
+const (
+	maxMessage     = 16 << 10
+	maxDescriptors = 64
+)
+
+// SendMessage sends one packet. A body beyond the limit is cut: only texts for
+// people can be that long.
+func SendMessage(fd int, kind MessageKind, body []byte, descriptors ...int) error {
+	var oob []byte
+	if len(descriptors) > 0 {
+		oob = unix.UnixRights(descriptors...)
+	}
+	packet := append([]byte{byte(kind)}, body...)
+	if len(packet) > maxMessage {
+		packet = packet[:maxMessage]
+	}
+	for {
+		err := unix.Sendmsg(fd, packet, oob, nil, unix.MSG_NOSIGNAL)
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// ReceiveMessage returns [io.EOF] when the other half is gone.
+func ReceiveMessage(fd int) (MessageKind, []byte, []int, error) {
+	buf := make([]byte, maxMessage)
+	oob := make([]byte, unix.CmsgSpace(4*maxDescriptors))
+	for {
+		n, oobn, _, _, err := unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return 0, nil, nil, err
+		}
+		if n == 0 {
+			return 0, nil, nil, io.EOF
+		}
+		fds, err := parseDescriptors(oob[:oobn])
+		return MessageKind(buf[0]), buf[1:n], fds, err
+	}
+}
+
+func parseDescriptors(oob []byte) ([]int, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			return all, errors.Join(errors.New("reading descriptors"), err)
+		}
+		all = append(all, fds...)
+	}
+	return all, nil
+}
