@@ -475,15 +475,15 @@ func TestParallelRuns(t *testing.T) {
 				wait.Go(func() {
 					defer func() { <-slots }()
 					out, err := s.command("-c", fmt.Sprintf("echo r%d > f%d; cat f%d; rm f%d; echo x > later.cfg; echo x > .bashrc; exit %d", i, i, i, i, i%7)).Output()
-					status := 0
+					status, said := 0, ""
 					var exit *exec.ExitError
 					if errors.As(err, &exit) {
-						status = exit.ExitCode()
+						status, said = exit.ExitCode(), string(exit.Stderr)
 					} else if err != nil {
 						t.Error(err)
 					}
 					if string(out) != fmt.Sprintf("r%d\n", i) || status != i%7 {
-						t.Errorf("run %d: %q, status %d, %v", i, out, status, err)
+						t.Errorf("run %d: %q, status %d, %v: %s", i, out, status, err, said)
 					}
 				})
 			}

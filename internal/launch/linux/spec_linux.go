@@ -1,6 +1,10 @@
 package linux
 
 import (
+	"path"
+
+	"golang.org/x/sys/unix"
+
 	"github.com/srt-sandbox/srt/internal/launch"
 	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
 	"github.com/srt-sandbox/srt/internal/policy"
@@ -31,6 +35,19 @@ func guardedNames(p *policy.Policy) []inside.GuardedName {
 	for _, a := range p.Absent {
 		names = append(names, inside.GuardedName{Dir: a.Parent, Dev: a.Dev, Ino: a.Ino, Name: a.Name, Fold: a.Fold,
 			Rule: a.Rule.String(), Cure: a.Rule.Cure, Target: a.Full})
+	}
+	for _, place := range p.Places {
+		dir, name := path.Split(place.Path)
+		dir = path.Clean(dir)
+		if place.Path == "/" || place.Write || place.View == policy.Hidden || !p.StateAt(dir).Write {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Stat(dir, &st) != nil {
+			continue // the executor will find it missing, too
+		}
+		names = append(names, inside.GuardedName{Dir: dir, Dev: st.Dev, Ino: st.Ino, Name: name, Exists: true,
+			Rule: place.WriteRule.String(), Cure: place.WriteRule.Cure, Target: place.Path})
 	}
 	return names
 }
