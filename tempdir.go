@@ -6,19 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/srt-sandbox/srt/config"
 )
 
-// The names of private temporary directories begin like this, before they are
-// locked with youngPrefix.
-const (
-	tempPrefix  = "srt-run-"
-	youngPrefix = "srt-new-"
-	// youngTime is far more than the moment between making and locking.
-	youngTime = time.Minute
-)
+// tempPrefix begins the name of every private temporary directory.
+const tempPrefix = "srt-run-"
 
 // tempDir is the private temporary directory of one run. Its lock tells other
 // runs that it is in use; the kernel gives the lock up with the process.
@@ -27,25 +20,27 @@ type tempDir struct {
 	lock *os.File
 }
 
+// tempDirAttempts bounds retries. Another run that looks for leftovers may take
+// a directory that is not locked yet for one; a new name solves that.
+const tempDirAttempts = 100
+
 // newTempDir creates a directory that only the caller can enter. The name is
-// not guessable, and an existing object of that name is an error. The directory
-// gets its final name only when it is locked: until then another run would take
-// it for a leftover.
+// not guessable, and an existing object of that name is an error.
 func newTempDir() (*tempDir, error) {
-	random := strings.ToLower(rand.Text()[:20])
-	young, path := filepath.Join(os.TempDir(), youngPrefix+random), filepath.Join(os.TempDir(), tempPrefix+random)
-	if err := os.Mkdir(young, 0o700); err != nil {
-		return nil, fmt.Errorf("making the command's temporary directory: %w (TMPDIR names the directory to make it in)", err)
-	}
-	lock, err := lockDir(young)
-	if err == nil {
-		if err = os.Rename(young, path); err == nil {
+	var last error
+	for range tempDirAttempts {
+		path := filepath.Join(os.TempDir(), tempPrefix+strings.ToLower(rand.Text()[:20]))
+		if err := os.Mkdir(path, 0o700); err != nil {
+			return nil, fmt.Errorf("making the command's temporary directory: %w (TMPDIR names the directory to make it in)", err)
+		}
+		lock, err := lockDir(path)
+		if err == nil {
 			return &tempDir{path: path, lock: lock}, nil
 		}
-		lock.Close()
+		os.Remove(path)
+		last = fmt.Errorf("locking the command's temporary directory %s: %w", path, err)
 	}
-	os.Remove(young)
-	return nil, fmt.Errorf("locking the command's temporary directory %s: %w", path, err)
+	return nil, last
 }
 
 // remove deletes the directory with everything in it.
@@ -86,16 +81,10 @@ func collectTempDirs() {
 		return
 	}
 	for _, name := range names {
-		path := filepath.Join(os.TempDir(), name)
-		if strings.HasPrefix(name, tempPrefix) || strings.HasPrefix(name, youngPrefix) && olderThan(path, youngTime) {
-			collectTempDir(path)
+		if strings.HasPrefix(name, tempPrefix) {
+			collectTempDir(filepath.Join(os.TempDir(), name))
 		}
 	}
-}
-
-func olderThan(path string, age time.Duration) bool {
-	fi, err := os.Lstat(path)
-	return err == nil && time.Since(fi.ModTime()) > age
 }
 
 func collectTempDir(path string) {

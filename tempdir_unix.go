@@ -14,7 +14,15 @@ func lockDir(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(fd, &st)
+	}
+	if err == nil && st.Nlink == 0 {
+		err = unix.ENOENT // somebody removed it before it was locked
+	}
+	if err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
