@@ -165,21 +165,17 @@ func (x *exchange) run() bool {
 	sent := make(chan error, 1)
 	go func() { sent <- x.sendBody() }()
 	keep := x.relayResponse()
-	select {
-	case err := <-sent:
-		return keep && err == nil
-	default:
-	}
-	if keep {
-		// The response is complete; the rest of the body has nowhere to go.
-		x.c.deadline(lingerWait)
-		x.upstream.Close()
-	} else {
+	if !keep {
 		x.c.conn.Close()
 		x.upstream.Close()
+		<-sent
+		return false
 	}
-	<-sent
-	return false
+	// The response is complete. What is left of the body gets a moment: whether
+	// the connection can go on depends on having read it to its end.
+	x.c.deadline(lingerWait)
+	_ = x.upstream.SetWriteDeadline(time.Now().Add(lingerWait))
+	return <-sent == nil
 }
 
 func (x *exchange) upgrades() bool {

@@ -15,7 +15,7 @@ import (
 func specFor(r launch.Request) *inside.Spec {
 	names := guardedNames(r.Policy)
 	s := &inside.Spec{
-		Plan:   NewPlan(r.Policy),
+		Plan:   append(NewPlan(r.Policy), otherProcesses()...),
 		Filter: inside.FilterOptions{UnixSockets: r.UnixSockets, NestedNamespaces: r.NestedNamespaces},
 		Names:  names,
 		Path:   r.Path, Args: r.Args, Env: r.Env, Dir: r.Dir, Home: r.Home, Ports: r.Ports, Private: r.Private,
@@ -50,4 +50,22 @@ func guardedNames(p *policy.Policy) []inside.GuardedName {
 			Rule: place.WriteRule.String(), Cure: place.WriteRule.Cure, Target: place.Path})
 	}
 	return names
+}
+
+// otherProcesses hides every /proc that is mounted elsewhere in the tree, such
+// as that of a container's file system: it would show processes outside the
+// sandbox, and open those of the same user.
+func otherProcesses() inside.Plan {
+	mounts, err := inside.ReadMounts()
+	if err != nil {
+		return nil
+	}
+	var plan inside.Plan
+	for _, m := range mounts {
+		var st unix.Stat_t
+		if m.Type == "proc" && m.Path != "/proc" && !inside.Beneath("/proc", m.Path) && unix.Lstat(m.Path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			plan = append(plan, inside.Op{Kind: inside.OpHideDir, Path: m.Path, Dir: true})
+		}
+	}
+	return plan
 }

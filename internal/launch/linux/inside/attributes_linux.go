@@ -35,43 +35,48 @@ func remountEach(fd int, attr mountAttr, recursive bool) error {
 	if err != nil {
 		return err
 	}
-	mounts, err := readMounts()
+	mounts, err := ReadMounts()
 	if err != nil {
 		return err
 	}
 	for _, m := range mounts {
-		if m.path != root && !(recursive && Beneath(root, m.path)) {
+		if m.Path != root && !(recursive && Beneath(root, m.Path)) {
 			continue
 		}
-		target := m.path
-		if m.path == root {
+		target := m.Path
+		if m.Path == root {
 			target = self
 		}
 		flags := m.flags | remountFlags(attr) | unix.MS_REMOUNT | unix.MS_BIND
 		if err := unix.Mount("", target, "", flags, ""); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EACCES) {
-			return fmt.Errorf("remounting %s: %w", m.path, err)
+			return fmt.Errorf("remounting %s: %w", m.Path, err)
 		}
 	}
 	return nil
 }
 
-type mountEntry struct {
-	path  string
-	flags uintptr
+// Mount is one line of /proc/self/mountinfo.
+type Mount struct {
+	// Path is where the mount is, Type the name of its file system.
+	Path, Type string
+	flags      uintptr
 }
 
-func readMounts() ([]mountEntry, error) {
+// ReadMounts lists the mounts of this process's mount namespace.
+func ReadMounts() ([]Mount, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	var mounts []mountEntry
+	var mounts []Mount
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		if fields := strings.Fields(lines.Text()); len(fields) > 5 {
-			mounts = append(mounts, mountEntry{path: unescapeMount(fields[4]), flags: parseMountFlags(fields[5])})
+		before, after, ok := strings.Cut(lines.Text(), " - ")
+		if fields := strings.Fields(before); ok && len(fields) > 5 {
+			fstype, _, _ := strings.Cut(after, " ")
+			mounts = append(mounts, Mount{Path: unescapeMount(fields[4]), Type: fstype, flags: parseMountFlags(fields[5])})
 		}
 	}
 	return mounts, lines.Err()

@@ -18,9 +18,10 @@ type executor struct {
 	// pristine holds a detached copy of the host object for each step that will
 	// need it after something covers the object, by index in the plan.
 	pristine map[int]int
-	// hiddenDirs are the in-memory directories made so far; mount points
-	// beneath them are created, everything else must exist.
-	hiddenDirs map[string]bool
+	// hidden tells, for each place mounted so far, whether it is an in-memory
+	// directory. Mount points directly beneath such a one are created;
+	// everything else must exist.
+	hidden map[string]bool
 	// seal lists in-memory directories to make read-only at the end.
 	seal []int
 	// blankDir and blankFile are detached sources for hidden places.
@@ -33,7 +34,7 @@ type executor struct {
 type attributeSetter func(fd int, attr mountAttr, recursive bool) error
 
 func newExecutor(plan Plan) *executor {
-	return &executor{plan: plan, pristine: map[int]int{}, hiddenDirs: map[string]bool{}, attrs: chooseAttributeSetter()}
+	return &executor{plan: plan, pristine: map[int]int{}, hidden: map[string]bool{}, attrs: chooseAttributeSetter()}
 }
 
 // run turns the tree of this mount namespace into the planned one.
@@ -210,6 +211,7 @@ func (x *executor) bind(i int, op Op) error {
 	if err := attachAt(fd, op.Path); err != nil {
 		return err
 	}
+	x.hidden[op.Path] = false
 	return x.restrict(op)
 }
 
@@ -232,7 +234,7 @@ func (x *executor) restrict(op Op) error {
 }
 
 func (x *executor) hideDir(op Op) error {
-	x.hiddenDirs[op.Path] = true
+	x.hidden[op.Path] = true
 	if !op.Write && !op.Nested {
 		return x.cover(op, x.blank.dir)
 	}
@@ -277,14 +279,17 @@ func (x *executor) cover(op Op, source int) error {
 // makeMountPoint creates the way to a place inside a hidden directory, where
 // nothing of the host exists. Outside hidden directories it does nothing.
 func (x *executor) makeMountPoint(op Op) error {
-	hidden := op.Path
-	for hidden != "/" && !x.hiddenDirs[hidden] {
-		hidden = path.Dir(hidden)
+	above := path.Dir(op.Path)
+	for above != "/" {
+		if _, ok := x.hidden[above]; ok {
+			break
+		}
+		above = path.Dir(above)
 	}
-	if hidden == "/" {
+	if !x.hidden[above] {
 		return nil
 	}
-	if err := makeDirs(hidden, path.Dir(op.Path)); err != nil {
+	if err := makeDirs(above, path.Dir(op.Path)); err != nil {
 		return err
 	}
 	return makeTarget(op)

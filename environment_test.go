@@ -1,0 +1,67 @@
+package srt
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/srt-sandbox/srt/config"
+)
+
+// cli 43: every variable that tools know the proxy by.
+func TestEnvironment(t *testing.T) {
+	env := environment([]string{"PATH=/bin", "HTTP_PROXY=http://caller:1", "SRT_ALLOW_NESTED_USERNS=1", "FOO=secret", "JAVA_TOOL_OPTIONS=-Dx=y", "BASH_FUNC_f%%=() { :; }"},
+		&config.Config{Credentials: &config.Credentials{EnvVars: []config.CredentialEnv{{Name: "FOO", Mode: "deny"}, {Name: "HTTP_PROXY", Mode: "deny"}}}}, "/t", "/opt/my srt")
+	for _, want := range []string{
+		"SANDBOX_RUNTIME=1", "TMPDIR=/t", "HTTP_PROXY=http://localhost:3128", "HTTPS_PROXY=http://localhost:3128", "http_proxy=http://localhost:3128", "https_proxy=http://localhost:3128",
+		"ALL_PROXY=http://localhost:3128", "all_proxy=http://localhost:3128", "GRPC_PROXY=http://localhost:3128", "grpc_proxy=http://localhost:3128",
+		"DOCKER_HTTP_PROXY=http://localhost:3128", "DOCKER_HTTPS_PROXY=http://localhost:3128", "FTP_PROXY=socks5h://localhost:1080", "ftp_proxy=socks5h://localhost:1080",
+		"RSYNC_PROXY=localhost:1080", "CLOUDSDK_PROXY_TYPE=http", "CLOUDSDK_PROXY_ADDRESS=localhost", "CLOUDSDK_PROXY_PORT=3128",
+		"NO_PROXY=localhost,127.0.0.1,::1", "no_proxy=localhost,127.0.0.1,::1", "PATH=/bin", "BASH_FUNC_f%%=() { :; }",
+		`GIT_SSH_COMMAND=ssh -o ControlMaster=no -o ControlPath=none -o ProxyCommand=''\''/opt/my srt'\'' --srt-ssh-proxy %h %p'`,
+	} {
+		if !slices.Contains(env, want) {
+			t.Errorf("no %s in %q", want, env)
+		}
+	}
+	joined := strings.Join(env, "\n")
+	for _, gone := range []string{"secret", "caller", "SRT_ALLOW_NESTED_USERNS"} { // cli 46, linux 104
+		if strings.Contains(joined, gone) {
+			t.Errorf("%q is visible", gone)
+		}
+	}
+	if !strings.Contains(joined, "-Dhttps.proxyPort=3128") || !strings.Contains(joined, "-Dx=y") { // cli 47
+		t.Errorf("JAVA_TOOL_OPTIONS: %s", joined)
+	}
+}
+
+// cli 48
+func TestSafeDirectories(t *testing.T) {
+	run := func(inherited string, dirs ...string) string {
+		base := []string{}
+		if inherited != "" {
+			base = append(base, "GIT_CONFIG_COUNT="+inherited, "GIT_CONFIG_KEY_0=a", "GIT_CONFIG_VALUE_0=b")
+		}
+		var got []string
+		for _, kv := range environment(base, &config.Config{Git: &config.GitOptions{SafeDirectories: dirs}}, "", "") {
+			if strings.HasPrefix(kv, "GIT_CONFIG_") {
+				got = append(got, strings.TrimPrefix(kv, "GIT_CONFIG_"))
+			}
+		}
+		slices.Sort(got)
+		return strings.Join(got, " ")
+	}
+	nine := []string{"/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8", "/9"}
+	for name, c := range map[string]struct{ got, want string }{
+		"two":       {run("", "/a/", "/b", "/a"), "COUNT=4 KEY_0=safe.directory KEY_1=safe.directory KEY_2=safe.directory KEY_3=safe.directory VALUE_0=/a VALUE_1=/a/* VALUE_2=/b VALUE_3=/b/*"},
+		"inherited": {run("1", "/a"), "COUNT=3 KEY_0=a KEY_1=safe.directory KEY_2=safe.directory VALUE_0=b VALUE_1=/a VALUE_2=/a/*"},
+		"none":      {run("0", "/a"), "COUNT=0 KEY_0=a VALUE_0=b"},
+		"nine":      {run("", nine...), "COUNT=1 KEY_0=safe.directory VALUE_0=*"},
+		"root":      {run("", "/", ""), "COUNT=2 KEY_0=safe.directory KEY_1=safe.directory VALUE_0=/ VALUE_1=/*"},
+		"backslash": {run("", `C:\x\`), "COUNT=2 KEY_0=safe.directory KEY_1=safe.directory VALUE_0=C:/x VALUE_1=C:/x/*"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %s\nwant %s", name, c.got, c.want)
+		}
+	}
+}
