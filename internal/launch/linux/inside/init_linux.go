@@ -67,7 +67,6 @@ func (i *initProcess) run() (unix.WaitStatus, error) {
 	if err != nil {
 		return 0, err
 	}
-	swallowSignals()
 	return i.supervise(pid)
 }
 
@@ -171,7 +170,10 @@ func (i *initProcess) openNetwork() ([]int, error) {
 	return all, nil
 }
 
+// awaitGo waits for the host half, and uses the time to get ready for the
+// signals that reach the command's process group.
 func (i *initProcess) awaitGo() error {
+	swallowSignals()
 	kind, _, _, err := ReceiveMessage(i.control)
 	if err != nil {
 		return fmt.Errorf("waiting for the host: %w", err)
