@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -270,7 +271,8 @@ func hardLink() error {
 // raceName changes the path under the eyes of whoever checks it: threads call
 // while others flip the text between a harmless and a protected name.
 func raceName() error {
-	path := []byte(".bashrx\x00")
+	harmless, protected := [8]byte{'.', 'b', 'a', 's', 'h', 'r', 'x'}, [8]byte{'.', 'b', 'a', 's', 'h', 'r', 'c'}
+	var path atomic.Uint64 // the text itself, exchanged as one word
 	stop := make(chan struct{})
 	var wait sync.WaitGroup
 	for range 2 {
@@ -280,7 +282,8 @@ func raceName() error {
 				case <-stop:
 					return
 				default:
-					path[6] ^= 'x' ^ 'c'
+					path.Store(*(*uint64)(unsafe.Pointer(&harmless)))
+					path.Store(*(*uint64)(unsafe.Pointer(&protected)))
 				}
 			}
 		})
@@ -288,11 +291,11 @@ func raceName() error {
 	end := time.Now().Add(1500 * time.Millisecond)
 	for time.Now().Before(end) {
 		cwd := unix.AT_FDCWD
-		fd, _, e := unix.Syscall6(unix.SYS_OPENAT, uintptr(cwd), uintptr(unsafe.Pointer(&path[0])), unix.O_CREAT|unix.O_WRONLY, 0o600, 0, 0)
+		fd, _, e := unix.Syscall6(unix.SYS_OPENAT, uintptr(cwd), uintptr(unsafe.Pointer(&path)), unix.O_CREAT|unix.O_WRONLY, 0o600, 0, 0)
 		if e == 0 {
 			unix.Close(int(fd))
 		}
-		_, _, _ = unix.Syscall(unix.SYS_MKDIRAT, uintptr(cwd), uintptr(unsafe.Pointer(&path[0])), 0o700)
+		_, _, _ = unix.Syscall(unix.SYS_MKDIRAT, uintptr(cwd), uintptr(unsafe.Pointer(&path)), 0o700)
 		_ = unix.Rmdir(".bashrx")
 		_ = unix.Unlink(".bashrx")
 		if unix.Access(".bashrc", unix.F_OK) == nil {
