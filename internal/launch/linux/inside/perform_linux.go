@@ -66,7 +66,11 @@ func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint
 	if n, ok := g.guarded(to); ok && !exists(to) {
 		return g.refuse(c, "link", n, unix.EROFS)
 	}
-	return result(unix.Linkat(from.dir, from.last(), to.dir, to.last(), follow))
+	e = result(unix.Linkat(from.dir, from.last(), to.dir, to.last(), follow))
+	if e == unix.EXDEV && follow == 0 {
+		return g.cross(from, to, func(a, b int) error { return unix.Linkat(a, from.last(), b, to.last(), 0) })
+	}
+	return e
 }
 
 // linkSource resolves the existing name of a new hard link. Following a
@@ -125,7 +129,11 @@ func (g *guard) rename(c *call, oldfd int, oldPath uint64, newfd int, newPath ui
 	if n, ok := g.guarded(from); ok && exists(from) {
 		return g.refuse(c, "rename", n, unix.EBUSY)
 	}
-	return result(unix.Renameat2(from.dir, from.last(), to.dir, to.last(), flags))
+	e = result(unix.Renameat2(from.dir, from.last(), to.dir, to.last(), flags))
+	if e == unix.EXDEV {
+		return g.cross(from, to, func(a, b int) error { return unix.Renameat2(a, from.last(), b, to.last(), flags) })
+	}
+	return e
 }
 
 func result(err error) unix.Errno {
