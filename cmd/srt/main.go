@@ -1,3 +1,9 @@
+// The limits of the caller's cgroup are not worth looking for at every start:
+// srt moves bytes and waits.
+
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command srt runs a program so that the operating system itself limits which
 // files it reads and writes and which hosts it talks to.
 package main

@@ -52,7 +52,7 @@ func prepare(s launch.Streams) (*process, error) {
 		return nil, &launch.StartError{Stage: "namespaces", Text: "creating the control socket: " + err.Error(), Err: err}
 	}
 	defer unix.Close(fds[1])
-	attr := &syscall.ProcAttr{Dir: "/", Files: []uintptr{s.Stdio[0].Fd(), s.Stdio[1].Fd(), s.Stdio[2].Fd(), uintptr(fds[1])}, Sys: namespaceAttributes(s.NewSession)}
+	attr := &syscall.ProcAttr{Dir: "/", Env: initEnvironment, Files: []uintptr{s.Stdio[0].Fd(), s.Stdio[1].Fd(), s.Stdio[2].Fd(), uintptr(fds[1])}, Sys: namespaceAttributes(s.NewSession)}
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{inside.Name}, attr)
 	runtime.KeepAlive(s.Stdio)
 	if err != nil {
@@ -63,6 +63,10 @@ func prepare(s launch.Streams) (*process, error) {
 	go p.reap()
 	return p, nil
 }
+
+// initEnvironment keeps the runtime of srt-init from looking for the limits of
+// its cgroup. The command never sees it.
+var initEnvironment = []string{"GOMAXPROCS=2"}
 
 func namespaceAttributes(newSession bool) *syscall.SysProcAttr {
 	uid, gid := os.Geteuid(), os.Getegid()
