@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		"srt":    main,
 		"as":     runAs,
 		"attack": attack,
+		"probe":  probe,
 	})
 }
 

@@ -98,8 +98,8 @@ func (p *Policy) decideCreate(d *Decision, l landing) {
 func (p *Policy) decideRemove(d *Decision) {
 	if _, ok := p.byPath[d.Path]; ok && d.Path != "/" {
 		d.Errno, d.Rule = "EBUSY", d.Place.WriteRule
-		if s := p.StateAt(parentOf(d.Path)); s.View == Host && !s.Write {
-			d.Errno = "EROFS"
+		if s := p.StateAt(parentOf(d.Path)); !s.Write && !s.Scratch {
+			d.Errno = "EROFS" // the directory's own refusal comes first
 		}
 		return
 	}

@@ -39,8 +39,10 @@ func (r *resolver) finish() (*Policy, error) {
 		if !ok {
 			continue // nothing beneath a masked or locked place has a state of its own
 		}
+		// Inside a hidden directory there is nothing that could be denied again.
+		stillHidden := above.view == Hidden && s.view == Hidden
 		place := s.place(n)
-		if n.path == "/" || differs(above.emitted, place) {
+		if n.path == "/" || !stillHidden && differs(above.emitted, place) {
 			p.Places = append(p.Places, place)
 			s.emitted = place
 		}
@@ -82,18 +84,23 @@ func (s state) step(n *mark) (state, bool) {
 		s.deny, s.denyRule = true, n.writeDenyRule
 	}
 	restore := n.allowRead || n.root && !n.weak
+	if n.deny && n.info.Kind != Dir {
+		restore = n.allowRead // a single file is shown only by its own name
+	}
+	inHidden := s.view == Hidden
 	switch {
 	case n.deny && n.locked:
 		s.locked, s.rule = true, n.denyRule
-		s.view = hiddenView(n.info.Kind)
-	case n.deny && n.info.Kind == Dir && !restore, n.deny && n.info.Kind != Dir && !n.allowRead:
+		if !inHidden {
+			s.view = hiddenView(n.info.Kind)
+		}
+	case n.deny && !restore && !inHidden:
 		s.view, s.rule = hiddenView(n.info.Kind), n.denyRule
 	case restore:
 		s.view = Host
+		s.rule = n.rootRule
 		if n.allowRead {
 			s.rule = n.allowRule
-		} else {
-			s.rule = n.rootRule
 		}
 	}
 	return s, true

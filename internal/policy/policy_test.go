@@ -231,6 +231,24 @@ func TestReadEqualPaths(t *testing.T) {
 	}
 }
 
+// Nothing inside a hidden directory is a place of its own: there is nothing to
+// mount on. A carve-out further down is, and the denies above it hold there.
+func TestNoPlacesInsideHiddenDirectories(t *testing.T) {
+	tr := newTree(t)
+	tr.files("w/h/f", "w/h/d/x", "w/h/p/x")
+	tr.cfg.Filesystem.AllowWrite = entries(".")
+	tr.cfg.Filesystem.DenyRead = entries("h", "h/f")
+	tr.cfg.Filesystem.DenyWrite = entries("h/d", "h/p")
+	tr.cfg.Filesystem.AllowRead = entries("h/p")
+	p := tr.resolve()
+	for _, place := range p.Places {
+		if beneath(tr.path("w/h"), place.Path) && place.Path != tr.path("w/h/p") {
+			t.Errorf("%s is a place inside a hidden directory", place.Path)
+		}
+	}
+	tr.expect(p, "read w/h/f ENOENT", "read w/h/p/x ok", "write w/h/p/x EROFS", "create w/h/n ok")
+}
+
 // linux 59, 60, config 66: nothing shows a credential again.
 func TestCredentialDenies(t *testing.T) {
 	tr := newTree(t)
