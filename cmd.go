@@ -39,6 +39,9 @@ type Cmd struct {
 	AllowDomains []string
 	// NewSession runs the command without the caller's controlling terminal.
 	NewSession bool
+	// NullFD is a descriptor number that is the null device in the command, for
+	// callers that use the number themselves; 0 for none.
+	NullFD int
 	// Cancel is called when the context ends; by default it sends SIGTERM.
 	Cancel func() error
 	// WaitDelay is how long the command may take after Cancel before the whole

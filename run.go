@@ -120,7 +120,7 @@ func (s *Sandbox) confine(c *Cmd, cfg *config.Config, at place, temp *tempDir, b
 	return box.Build(c.ctx, launch.Request{
 		Policy: pol, UnixSockets: cfg.Network.AllowAllUnixSockets, NestedNamespaces: cfg.AllowNestedUserNamespaces,
 		Path: c.Path, Args: c.Args, Env: environment(c.baseEnvironment(at), cfg, temp.variable(), s.helperPath()),
-		Dir: at.dir, Home: at.home, Ports: []int{httpPort, socksPort}, Private: temp.private(),
+		Dir: at.dir, Home: at.home, Ports: []int{httpPort, socksPort}, Private: temp.private(), NullFD: c.NullFD,
 		Note: s.options.warn, Violation: func(v launch.Violation) { s.record(c, v) },
 	})
 }

@@ -21,6 +21,7 @@ Options (they end at the first word that is not one of them):
                               the command ended (default: auto, when stderr is a terminal)
       --violations-fd N       write the report to descriptor N instead of stderr
       --exit-code-on-failure N  status when srt itself fails or refuses (default: 1)
+      --control-fd N          read further settings, one JSON object a line, from descriptor N
       --new-session           keep the terminal from the command
   -d, --debug                 debug lines on stderr; so does SRT_DEBUG=1
   -V, --version               print the version
@@ -44,6 +45,7 @@ type options struct {
 	newSession    bool
 	violations    string
 	violationsFD  int
+	controlFD     int
 	failureStatus int
 	subcommand    string
 	args          []string
@@ -67,6 +69,7 @@ var flags = []flag{
 	{names: []string{"--violations"}, value: setViolations},
 	{names: []string{"--violations-fd"}, value: setViolationsFD},
 	{names: []string{"--exit-code-on-failure"}, value: setFailureStatus},
+	{names: []string{"--control-fd"}, value: setControlFD},
 }
 
 func setSettings(o *options, v string) error {
@@ -92,6 +95,17 @@ func setViolationsFD(o *options, v string) error {
 		return fmt.Errorf("reading --violations-fd: %q is not a descriptor number", v)
 	}
 	o.violationsFD = int(n)
+	return nil
+}
+
+// setControlFD takes decimal digits and nothing else, so that two readers of one
+// command line cannot disagree about the number.
+func setControlFD(o *options, v string) error {
+	n, err := strconv.ParseUint(v, 10, 16)
+	if err != nil || n < 3 || strconv.FormatUint(n, 10) != v {
+		return fmt.Errorf("reading --control-fd: %q is not a descriptor number of 3 or more", v)
+	}
+	o.controlFD = int(n)
 	return nil
 }
 

@@ -16,6 +16,10 @@ import (
 // runCommand runs the command of the options and returns its exit status. An
 // error means that it did not run.
 func runCommand(o *options, m *messages) (int, error) {
+	channel, err := openControl(o.controlFD, m)
+	if err != nil {
+		return 0, err
+	}
 	// The sandbox's first process boots while the settings are read.
 	prepared := srt.Prepare(os.Stdin, os.Stdout, os.Stderr, o.newSession)
 	defer prepared.Close()
@@ -37,14 +41,21 @@ func runCommand(o *options, m *messages) (int, error) {
 	defer sb.Close()
 	cmd := newCommand(ctx, sb, o)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.NewSession = o.newSession
+	cmd.NewSession, cmd.NullFD = o.newSession, o.controlFD
+	lost := make(chan error, 1)
+	channel.follow(sb, func(err error) { lost <- err; endByControl(cmd) })
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
 	relay.attach(cmd)
 	err = cmd.Wait()
 	report.write(sb.Violations())
-	return exitStatus(err, relay)
+	select {
+	case err := <-lost:
+		return 0, err
+	default:
+		return exitStatus(err, relay)
+	}
 }
 
 // newCommand turns the positional words into a command.

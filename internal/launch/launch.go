@@ -47,6 +47,8 @@ type Request struct {
 	Dir, Home string
 	// Ports get listeners on the sandbox's loopback addresses.
 	Ports []int
+	// NullFD is a descriptor number that is the null device in the command; 0 for none.
+	NullFD int
 	// Private is the run's own temporary directory, removed even if this
 	// process is killed.
 	Private string

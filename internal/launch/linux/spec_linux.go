@@ -18,7 +18,7 @@ func specFor(r launch.Request) *inside.Spec {
 		Plan:   append(NewPlan(r.Policy), otherProcesses()...),
 		Filter: inside.FilterOptions{UnixSockets: r.UnixSockets, NestedNamespaces: r.NestedNamespaces},
 		Names:  names,
-		Path:   r.Path, Args: r.Args, Env: r.Env, Dir: r.Dir, Home: r.Home, Ports: r.Ports, Private: r.Private,
+		Path:   r.Path, Args: r.Args, Env: r.Env, Dir: r.Dir, Home: r.Home, Ports: r.Ports, Private: r.Private, NullFD: r.NullFD,
 	}
 	for _, c := range r.Policy.Creatable {
 		s.Creatable = append(s.Creatable, inside.CreatablePath{Path: c.Path, Parent: c.Parent, First: c.First})

@@ -43,6 +43,7 @@ func (c *coder) spec(s *Spec) {
 	list(c, &s.Args, c.text)
 	list(c, &s.Env, c.text)
 	list(c, &s.Ports, func(p *int) { number(c, p) })
+	number(c, &s.NullFD)
 }
 
 func (c *coder) op(o *Op) {

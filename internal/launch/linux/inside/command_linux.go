@@ -96,7 +96,11 @@ func (i *initProcess) exec(dir string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	attr := &syscall.ProcAttr{Dir: dir, Env: i.spec.Env, Files: []uintptr{0, 1, 2}}
+	files, err := commandFiles(i.spec.NullFD)
+	if err != nil {
+		return 0, err
+	}
+	attr := &syscall.ProcAttr{Dir: dir, Env: i.spec.Env, Files: files}
 	pid, err := syscall.ForkExec(path, i.spec.Args, attr)
 	if errors.Is(err, syscall.ENOEXEC) {
 		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", path}, i.spec.Args[1:]...), attr)
@@ -105,6 +109,26 @@ func (i *initProcess) exec(dir string) (int, error) {
 		return 0, startFailure(i.spec.Path, err)
 	}
 	return pid, nil
+}
+
+// maxNullFD bounds the table of the command's descriptors.
+const maxNullFD = 1024
+
+// commandFiles are the descriptors that the command is born with: the standard
+// streams, and /dev/null in a slot that the caller uses itself.
+func commandFiles(null int) ([]uintptr, error) {
+	files := []uintptr{0, 1, 2}
+	if null < len(files) || null > maxNullFD {
+		return files, nil
+	}
+	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening /dev/null: %w", err)
+	}
+	for len(files) < null {
+		files = append(files, ^uintptr(0)) // closed
+	}
+	return append(files, uintptr(fd)), nil
 }
 
 func startFailure(name string, err error) error {

@@ -28,6 +28,8 @@ type Spec struct {
 	Home string
 	// Ports get a listener on each loopback address; the descriptors go to the host.
 	Ports []int
+	// NullFD is a descriptor number that the command finds open on /dev/null.
+	NullFD int
 	// Private is the temporary directory of the run. srt-init removes it when
 	// the host half dies first.
 	Private string
