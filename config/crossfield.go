@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/srt-sandbox/srt/internal/hostname"
 )
@@ -20,7 +19,7 @@ func (c *Config) conflicts(d *decoder) {
 		at := fmt.Sprintf("credentials.files.%d", i)
 		h.check(d, at, f.Mode, f.InjectHosts)
 		checkClaims(d, at, f.Decode, f.MaskClaims)
-		if f.Mode == "mask" && strings.HasSuffix(f.Path, "/") {
+		if f.Mode == "mask" && localSpelling().endsInSeparator(f.Path) {
 			d.add(at+".path", "format", "names a directory; only a single file can be masked")
 		}
 	}
@@ -33,40 +32,6 @@ func (c *Config) conflicts(d *decoder) {
 	c.injectionPossible(d)
 }
 
-// inertDenies refuses rooted deny patterns that end in a separator: they match
-// nothing, and a deny that matches nothing looks like protection.
-func (c *Config) inertDenies(d *decoder) {
-	if c.Filesystem.Disabled {
-		return
-	}
-	lists := []struct {
-		name    string
-		entries []PathEntry
-	}{{"filesystem.denyRead", c.Filesystem.DenyRead}, {"filesystem.denyWrite", c.Filesystem.DenyWrite}}
-	if c.Credentials != nil {
-		var files []PathEntry
-		for _, f := range c.Credentials.Files {
-			files = append(files, PathEntry{Path: f.Path, Literal: f.Mode != "deny"})
-		}
-		lists = append(lists, struct {
-			name    string
-			entries []PathEntry
-		}{"credentials.files", files})
-	}
-	for _, l := range lists {
-		for i, e := range l.entries {
-			if !e.Literal && inert(e.Path) {
-				d.add(fmt.Sprintf("%s.%d", l.name, i), "format", fmt.Sprintf("the pattern %q ends in a separator and matches nothing; write %q", e.Path, strings.TrimRight(e.Path, "/")))
-			}
-		}
-	}
-}
-
-func inert(p string) bool {
-	rooted := strings.HasPrefix(p, "/") || strings.HasPrefix(p, "~")
-	return rooted && strings.HasSuffix(p, "/") && strings.ContainsAny(p, "*?[]")
-}
-
 func (c *Config) authorityPair(d *decoder) {
 	if t := c.Network.TLSTerminate; t != nil && (t.CACertPath == "") != (t.CAKeyPath == "") {
 		d.add("network.tlsTerminate", "conflict", "caCertPath and caKeyPath must be given together")
@@ -77,9 +42,6 @@ func (c *Config) authorityPair(d *decoder) {
 }
 
 func checkClaims(d *decoder, at, decode string, claims []string) {
-	if claims != nil && len(claims) == 0 {
-		d.add(at+".maskClaims", "nonempty", "must not be empty")
-	}
 	if claims != nil && decode == "" {
 		d.add(at+".maskClaims", "conflict", "requires decode")
 	}
@@ -167,13 +129,20 @@ func (c *Config) awsPairs(d *decoder) {
 	}
 }
 
+// maskedWhole reports whether a variable is masked and no entry masks only a
+// part of it.
 func (c *Config) maskedWhole(name string) bool {
+	masked := false
 	for _, v := range c.Credentials.EnvVars {
-		if v.Name == name && v.Mode == "mask" && v.Extract == "" && v.Decode == "" {
-			return true
+		if v.Name != name {
+			continue
 		}
+		if v.Mode != "mask" || v.Extract != "" || v.Decode != "" {
+			return false
+		}
+		masked = true
 	}
-	return false
+	return masked
 }
 
 // injectionPossible refuses masks that nothing could replace again.

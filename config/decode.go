@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // decoder moves a tree into the typed settings and collects what is wrong.
@@ -17,7 +19,12 @@ func (d *decoder) add(at, code, message string) {
 	d.issues = append(d.issues, Issue{Path: at, Code: code, Message: message})
 }
 
+// join appends a key to a dotted path. Keys come from the file and may hold
+// anything; those that would confuse a terminal are quoted.
 func join(at, key string) string {
+	if !utf8.ValidString(key) || strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		key = strconv.Quote(key)
+	}
 	if at == "" {
 		return key
 	}
@@ -33,8 +40,8 @@ func label(at string) string {
 
 // value decodes n into v by v's type.
 func (d *decoder) value(at string, n *node, v reflect.Value, r rules) {
-	if n.kind == kindNull {
-		d.add(label(at), "null", "must not be null; leave the key out")
+	if n.kind == kindNull && at != "" {
+		d.add(at, "null", "must not be null; leave the key out")
 		return
 	}
 	if e, ok := v.Addr().Interface().(*PathEntry); ok {

@@ -22,12 +22,11 @@ func (e PathEntry) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads either form.
 func (e *PathEntry) UnmarshalJSON(data []byte) error {
-	n, err := parseTree(data)
-	if err != nil {
-		return err
+	n, issues := parseTree(data)
+	d := &decoder{issues: issues}
+	if n != nil {
+		d.entry("entry", n, e)
 	}
-	d := &decoder{}
-	d.entry("entry", n, e)
 	if len(d.issues) > 0 {
 		return errors.New(d.issues[0].String())
 	}

@@ -2,19 +2,20 @@ package config
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"strconv"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/tailscale/hujson"
 )
 
 // The standard decoder matches keys ignoring case, takes null for anything,
-// keeps the last of duplicate keys and mends invalid UTF-8. Each of these can
-// turn a rule into another one, so the settings are read into a plain tree
-// first.
+// keeps the last of duplicate keys and mends text that is not Unicode. Each of
+// these can turn a rule into another one, so the settings are read into a plain
+// tree first.
 
 type nodeKind uint8
 
@@ -40,76 +41,197 @@ type node struct {
 	values []*node // of arrays and objects
 }
 
-// maxDepth bounds nesting; the settings need five levels.
-const maxDepth = 32
+// treeReader builds nodes and collects what is wrong with them.
+type treeReader struct{ issues []Issue }
 
-// parseTree reads one JSON value with comments and trailing commas allowed.
-func parseTree(data []byte) (*node, error) {
+// parseTree reads one JSON value with comments and trailing commas allowed. The
+// node is nil when the text is no JSON at all.
+func parseTree(data []byte) (*node, []Issue) {
+	v, err := parseSyntax(data)
+	if err != nil {
+		return nil, []Issue{{Path: "(root)", Code: "format", Message: err.Error()}}
+	}
+	r := &treeReader{}
+	return r.node("", v.Value), r.issues
+}
+
+func parseSyntax(data []byte) (hujson.Value, error) {
 	if !utf8.Valid(data) {
-		return nil, errors.New("not valid UTF-8")
+		return hujson.Value{}, errors.New("not valid UTF-8")
 	}
-	plain, err := hujson.Standardize(data)
+	if err := checkSize(data); err != nil {
+		return hujson.Value{}, err
+	}
+	// A comment on the last line need not end in a line break, but the parser
+	// wants one.
+	v, err := hujson.Parse(append(bytes.Clone(data), '\n'))
 	if err != nil {
-		return nil, fmt.Errorf("not valid JSON: %w", err)
+		return v, errors.New("not valid JSON: " + excerpt(strings.TrimPrefix(err.Error(), "hujson: ")))
 	}
-	dec := json.NewDecoder(bytes.NewReader(plain))
-	dec.UseNumber()
-	n, err := readNode(dec, 0)
-	if err != nil {
-		return nil, fmt.Errorf("not valid JSON: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("not valid JSON: more than one value")
-	}
-	return n, nil
+	return v, nil
 }
 
-func readNode(dec *json.Decoder, depth int) (*node, error) {
-	if depth > maxDepth {
-		return nil, errors.New("nested too deeply")
+// excerpt makes text of the file fit for a message.
+func excerpt(s string) string {
+	const longest = 200
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, s)
+	if len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest], "") + "…"
 	}
-	t, err := dec.Token()
-	if err != nil {
-		return nil, err
-	}
-	switch v := t.(type) {
-	case bool:
-		return &node{kind: kindBool, truth: v}, nil
-	case json.Number:
-		return &node{kind: kindNumber, text: v.String()}, nil
-	case string:
-		return &node{kind: kindString, text: v}, nil
-	case json.Delim:
-		return readComposite(dec, v, depth)
-	}
-	return &node{kind: kindNull}, nil
+	return s
 }
 
-func readComposite(dec *json.Decoder, open json.Delim, depth int) (*node, error) {
-	n := &node{kind: kindArray}
-	if open == '{' {
-		n.kind = kindObject
-	}
-	seen := map[string]bool{}
-	for dec.More() {
-		if n.kind == kindObject {
-			t, err := dec.Token()
-			if err != nil {
-				return nil, err
-			}
-			key, _ := t.(string)
-			if seen[key] {
-				return nil, fmt.Errorf("the key %q appears twice in one object", key)
-			}
-			seen[key] = true
-			n.keys = append(n.keys, key)
+func (r *treeReader) add(at, code, message string) {
+	r.issues = append(r.issues, Issue{Path: label(at), Code: code, Message: message})
+}
+
+func (r *treeReader) node(at string, v hujson.ValueTrimmed) *node {
+	switch v := v.(type) {
+	case *hujson.Object:
+		return r.object(at, v)
+	case *hujson.Array:
+		n := &node{kind: kindArray, values: make([]*node, len(v.Elements))}
+		for i, e := range v.Elements {
+			n.values[i] = r.node(join(at, strconv.Itoa(i)), e.Value)
 		}
-		v, err := readNode(dec, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		n.values = append(n.values, v)
+		return n
+	case hujson.Literal:
+		return r.literal(at, v)
 	}
-	_, err := dec.Token()
-	return n, err
+	return &node{kind: kindNull}
+}
+
+// object keeps the first of duplicate keys, for the messages about the rest.
+func (r *treeReader) object(at string, o *hujson.Object) *node {
+	n := &node{kind: kindObject}
+	seen := make(map[string]bool, len(o.Members))
+	for _, m := range o.Members {
+		name, _ := m.Name.Value.(hujson.Literal)
+		key := r.literal(at, name).text
+		where := join(at, key)
+		if seen[key] {
+			r.add(where, "duplicate", "is given more than once in one object")
+			continue
+		}
+		seen[key] = true
+		n.keys = append(n.keys, key)
+		n.values = append(n.values, r.node(where, m.Value.Value))
+	}
+	return n
+}
+
+func (r *treeReader) literal(at string, l hujson.Literal) *node {
+	switch l.Kind() {
+	case '"':
+		if loneSurrogate(l) {
+			r.add(at, "format", `holds an escape for half a character (\ud800 to \udfff), which stands for no text`)
+		}
+		return &node{kind: kindString, text: l.String()}
+	case 't', 'f':
+		return &node{kind: kindBool, truth: l.Bool()}
+	case '0':
+		return &node{kind: kindNumber, text: l.String()}
+	}
+	return &node{kind: kindNull}
+}
+
+// loneSurrogate finds \u escapes that are one half of a pair without the other.
+// Decoders replace them, which makes a rule for another name.
+func loneSurrogate(l []byte) bool {
+	for i := 0; i < len(l); i++ {
+		if l[i] != '\\' {
+			continue
+		}
+		i++
+		first := codeUnit(l[i:])
+		if first < 0xD800 || first > 0xDFFF {
+			continue
+		}
+		i += len("uXXXX")
+		if first > 0xDBFF || i >= len(l) || l[i] != '\\' {
+			return true
+		}
+		if second := codeUnit(l[i+1:]); second < 0xDC00 || second > 0xDFFF {
+			return true
+		}
+		i += len("uXXXX")
+	}
+	return false
+}
+
+// codeUnit reads uXXXX; it returns 0 for any other escape.
+func codeUnit(l []byte) uint64 {
+	if len(l) < 5 || l[0] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(l[1:5]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+const (
+	maxDepth  = 32      // the settings need five levels
+	maxValues = 1 << 20 // ten thousand rules need ten thousand
+)
+
+// checkSize bounds what the recursive parser is given: its stack grows with the
+// nesting and its memory with the number of values.
+func checkSize(data []byte) error {
+	depth, values := 0, 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			i += skipString(data[i:])
+		case '/':
+			i += skipComment(data[i:])
+		case '[', '{':
+			depth++
+			values++
+		case ']', '}':
+			depth--
+		case ',':
+			values++
+		}
+		if depth > maxDepth {
+			return fmt.Errorf("nested more than %d levels deep", maxDepth)
+		}
+		if values > maxValues {
+			return fmt.Errorf("more than %d values", maxValues)
+		}
+	}
+	return nil
+}
+
+// skipString returns how far the closing quote is from the opening one.
+func skipString(b []byte) int {
+	for i := 1; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return len(b)
+}
+
+// skipComment returns how far the last byte of a comment is from its first.
+func skipComment(b []byte) int {
+	for _, c := range []struct{ start, end string }{{"//", "\n"}, {"/*", "*/"}} {
+		if !bytes.HasPrefix(b, []byte(c.start)) {
+			continue
+		}
+		if n := bytes.Index(b[len(c.start):], []byte(c.end)); n >= 0 {
+			return len(c.start) + n + len(c.end) - 1
+		}
+		return len(b)
+	}
+	return 0
 }

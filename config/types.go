@@ -114,6 +114,9 @@ type Filesystem struct {
 	AllowGitConfig bool `json:"allowGitConfig,omitzero"`
 	// Disabled switches every file rule off.
 	Disabled bool `json:"disabled,omitzero"`
+	// AllowNewRepositoryHooks leaves alone what a repository that the command
+	// made would run: executable hooks and configuration that names programs.
+	AllowNewRepositoryHooks bool `json:"allowNewRepositoryHooks,omitzero"`
 }
 
 // Credentials lists secrets. Unknown keys are refused: ignoring one could widen
@@ -133,7 +136,7 @@ type CredentialFile struct {
 	Extract          string   `json:"extract,omitzero" rule:"extract"`
 	OnExtractNoMatch string   `json:"onExtractNoMatch,omitzero" rule:"enum=warn|deny|error"`
 	Decode           string   `json:"decode,omitzero" rule:"enum=jwt"`
-	MaskClaims       []string `json:"maskClaims,omitzero" rule:"each=nonempty"`
+	MaskClaims       []string `json:"maskClaims,omitzero" rule:"nonempty,each=nonempty"`
 	MaskDuplicates   bool     `json:"maskDuplicates,omitzero"`
 	InjectHosts      []string `json:"injectHosts,omitzero" rule:"each=host"`
 }
@@ -145,7 +148,7 @@ type CredentialEnv struct {
 	Extract          string   `json:"extract,omitzero" rule:"extract"`
 	OnExtractNoMatch string   `json:"onExtractNoMatch,omitzero" rule:"enum=warn|deny|error"`
 	Decode           string   `json:"decode,omitzero" rule:"enum=jwt"`
-	MaskClaims       []string `json:"maskClaims,omitzero" rule:"each=nonempty"`
+	MaskClaims       []string `json:"maskClaims,omitzero" rule:"nonempty,each=nonempty"`
 	InjectHosts      []string `json:"injectHosts,omitzero" rule:"each=host"`
 }
 

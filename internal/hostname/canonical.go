@@ -79,10 +79,9 @@ func canonicalName(host string) (string, error) {
 	return a.String(), nil
 }
 
-// validLabel allows underscores, which service names use. The prefix of
-// internationalised labels alone names nothing.
+// validLabel allows underscores, which service names use.
 func validLabel(l string) bool {
-	if l == "" || len(l) > maxLabel || l == "xn--" {
+	if l == "" || len(l) > maxLabel {
 		return false
 	}
 	for i := range len(l) {
@@ -91,7 +90,7 @@ func validLabel(l string) bool {
 			return false
 		}
 	}
-	return true
+	return !strings.HasPrefix(l, acePrefix) || validALabel(l)
 }
 
 // looksNumeric reports whether resolvers would read a name with this last label

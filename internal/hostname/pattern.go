@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-
-	"golang.org/x/net/idna"
 )
 
 // Pattern is one entry of a host list. The zero Pattern matches nothing.
@@ -67,11 +65,14 @@ func parse(entry string, deny, ports bool) (Pattern, error) {
 // splitPort separates the port. An entry with more than one colon must be in
 // brackets, or part of an address could pass for a port.
 func splitPort(entry string, ports bool) (string, int, error) {
-	if strings.Contains(entry, "://") || strings.Contains(entry, "/") {
+	if strings.Contains(entry, "://") {
 		return "", 0, errors.New("it is a URL; give only the host and an optional port")
 	}
+	if strings.Contains(entry, "/") {
+		return "", 0, errors.New("a host has no path and no prefix length")
+	}
 	if strings.HasPrefix(entry, "[") {
-		end := strings.LastIndexByte(entry, ']')
+		end := strings.IndexByte(entry, ']')
 		if end < 0 {
 			return "", 0, errors.New("a bracket is not closed")
 		}
@@ -109,46 +110,36 @@ func withPort(host, suffix string, ports bool) (string, int, error) {
 }
 
 func wildcardSuffix(suffix string) (string, error) {
-	if strings.Contains(suffix, "*") {
-		return "", errors.New(`"*." may stand only at the start`)
-	}
-	if strings.HasSuffix(suffix, ".") {
-		return "", errors.New("it ends in a dot")
-	}
-	if !strings.Contains(suffix, ".") {
-		return "", errors.New(`"*." must be followed by at least two labels`)
-	}
-	host, err := toASCII(suffix)
+	host, err := entryName(suffix)
 	if err != nil {
 		return "", err
 	}
-	if _, err := netip.ParseAddr(host); err == nil {
+	if isAddress(host) {
 		return "", errors.New("a wildcard cannot match addresses")
+	}
+	if !strings.Contains(host, ".") {
+		return "", errors.New(`"*." must be followed by at least two labels`)
 	}
 	return host, nil
 }
 
 func (p *Pattern) setExact(host string) error {
-	if strings.Contains(host, "*") {
-		return errors.New(`"*." may stand only at the start`)
-	}
 	inner := host
 	if b, ok := bracketed(host); ok {
 		inner = b
 	}
 	if a, err := netip.ParseAddr(inner); err == nil {
-		return p.setAddr(a)
-	}
-	if strings.HasSuffix(host, ".") {
-		return errors.New("it ends in a dot")
+		p.setAddr(a)
+		return nil
 	}
 	// A bare number is a spelling of an address, not a name with one label.
-	canonical, err := toASCII(host)
+	canonical, err := entryName(host)
 	if err != nil {
 		return err
 	}
 	if a, err := netip.ParseAddr(canonical); err == nil {
-		return p.setAddr(a)
+		p.setAddr(a)
+		return nil
 	}
 	if host != "localhost" && !strings.Contains(canonical, ".") {
 		return errors.New("a single label names no host on the internet; only localhost is allowed")
@@ -159,25 +150,26 @@ func (p *Pattern) setExact(host string) error {
 
 // setAddr keeps the canonical address. A zone says nothing about the
 // destination and is dropped.
-func (p *Pattern) setAddr(a netip.Addr) error {
+func (p *Pattern) setAddr(a netip.Addr) {
 	p.addr, p.isAddr = a.WithZone("").Unmap(), true
 	p.host = p.addr.String()
-	return nil
 }
 
-// toASCII converts an internationalised name to its A-labels and makes it canonical.
-func toASCII(host string) (string, error) {
-	for i := range len(host) {
-		if host[i] >= 0x80 {
-			ascii, err := idna.Lookup.ToASCII(host)
-			if err != nil {
-				return "", fmt.Errorf("it is no internationalised name: %w", err)
-			}
-			host = ascii
-			break
-		}
+// entryName makes the name in an entry canonical. The rules for entries are
+// applied after the conversion to ASCII, which can drop characters and turn
+// others into dots.
+func entryName(host string) (string, error) {
+	if strings.Contains(host, "*") {
+		return "", errors.New(`"*." may stand only at the start`)
 	}
-	return Canonical(host)
+	ascii, err := toASCII(host)
+	if err != nil {
+		return "", err
+	}
+	if strings.HasSuffix(ascii, ".") {
+		return "", errors.New("it ends in a dot")
+	}
+	return canonicalName(ascii)
 }
 
 // Match reports whether the entry covers a canonical host and a port.
@@ -196,9 +188,10 @@ func (p Pattern) Match(host string, port int) bool {
 	return false
 }
 
+// isAddress tells canonical addresses from canonical names, which have no
+// colons and no last label of digits.
 func isAddress(host string) bool {
-	_, err := netip.ParseAddr(host)
-	return err == nil
+	return strings.Contains(host, ":") || looksNumeric(host[strings.LastIndexByte(host, '.')+1:])
 }
 
 // String returns the entry as written.

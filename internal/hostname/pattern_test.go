@@ -3,19 +3,26 @@ package hostname
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 func TestParseEntries(t *testing.T) {
 	// config 33
 	for _, e := range []string{"*", "*.com", "com", "https://a.b", "a.b/c", "a.b:0", "a.b:99999", "a.b:080", "::1", "[::1]:70000", ".a.b", "a.b.", "*.a..b", "*.localhost",
-		"a*.b.c", "a.*.c", "a b.com", " a.com", "user@a.com", "[a.b]", "[*]", "LOCALHOST", "intranet", "2001:db8::1:443", "300.1.1.1", "a.b:443.evil", "", "*:443", "[::1]x"} {
+		"a*.b.c", "a.*.c", "a b.com", " a.com", "user@a.com", "[a.b]", "[*]", "LOCALHOST", "intranet", "2001:db8::1:443", "300.1.1.1", "a.b:443.evil", "", "*:443", "[::1]x",
+		"[fe80::1%a]b]", "[::1", "a.b/24", "a..b", "a.b ", "xn--a.com", "*.xn--a.com", "*.1.2.3.4", "*.3.4", "*.", "*", ".", ":443", "a.b:", "a.b:+1", "1.2.3.256", "a.08",
+		"*.com.\u00ad", "*.com\u3002", "a.b\u3002", "*.\u00ad.com", "*.bücher", "＊.com", "*.＊.com", "a／b.com", "ａ:80:80", "［：：1］", "l\u00adocalhost"} {
 		if p, err := ParseAllow(e); err == nil {
 			t.Errorf("ParseAllow(%q) = %+v, want an error", e, p)
 		}
 	}
 	// config 34
-	for _, e := range []string{"localhost", "localhost:80", "1.2.3.4", "a.b:443", "*.a.b:1", "EXAMPLE.com", "[::1]", "[2001:db8::1]:443", "foo.localhost", "_x.a.b", "bücher.example", "127.1"} {
+	for _, e := range []string{"localhost", "localhost:80", "1.2.3.4", "a.b:443", "*.a.b:1", "EXAMPLE.com", "[::1]", "[2001:db8::1]:443", "foo.localhost", "_x.a.b", "bücher.example", "127.1",
+		"_x.bücher.example", "r3---a.bücher.example", "☃.net", "a\u3002b", "2130706433", "[::ffff:1.2.3.4]:1"} {
 		if _, err := ParseAllow(e); err != nil {
 			t.Errorf("ParseAllow(%q): %v", e, err)
 		}
@@ -47,7 +54,8 @@ func TestMatch(t *testing.T) {
 		{"127.0.0.1", "2130706433", 1, true}, {"127.0.0.1", "[::ffff:127.0.0.1]", 1, true}, // config 40
 		{"127.1", "127.0.0.1", 1, true}, {"0x7f.0.0.1", "127.0.0.1", 1, true}, // entries are canonicalised like hosts
 		{"*.a.0x1b", "x.a.0x1b", 1, false}, // such a host is malformed
-		{"bücher.example", "xn--bcher-kva.example", 1, true}, {"*.bücher.example", "a.xn--bcher-kva.example", 1, true},
+		{"bücher.example", "xn--bcher-kva.example", 1, true}, {"BÜCHER.example:1", "xn--bcher-kva.example", 1, true}, {"BÜCHER.example:1", "xn--bcher-kva.example", 2, false},
+		{"faß.de", "xn--fa-hia.de", 1, true}, {"faß.de", "fass.de", 1, false}, {"ｅｘample\u3002com", "example.com", 1, true}, {"*.bücher.example", "a.xn--bcher-kva.example", 1, true},
 		{"[::ffff:1.2.3.4]", "1.2.3.4", 1, true}, {"[fe80::1%eth0]", "fe80::1", 1, true}, {"[2001:DB8::1]:443", "2001:db8:0::1", 443, true},
 	} {
 		p, err := ParseAllow(c.entry)
@@ -82,7 +90,8 @@ func TestCovers(t *testing.T) {
 		want bool
 	}{
 		{"*.github.com", "api.github.com", true}, {"api.github.com", "*.github.com", false}, {"*.github.com", "*.github.com", true}, {"*.github.com", "*.a.github.com", true},
-		{"*.a.github.com", "*.github.com", false}, {"*.hub.com", "*.github.com", false}, {"a.b:443", "a.b", true},
+		{"*.a.github.com", "*.github.com", false}, {"*.hub.com", "*.github.com", false}, {"a.b:443", "a.b", true}, {"a.b", "x.a.b", false},
+		{"127.1", "127.0.0.1", true}, {"*.bücher.example", "x.xn--bcher-kva.example", true},
 	} {
 		p, _ := ParseAllow(c.p)
 		q, _ := ParseAllow(c.q)
@@ -126,23 +135,126 @@ func TestParseRange(t *testing.T) {
 	}
 }
 
-func BenchmarkSet(b *testing.B) {
-	for _, n := range []int{10, 10_000} {
+// The index must answer as looking at one entry after the other does.
+func TestSetAgreesWithList(t *testing.T) {
+	hosts := rapid.SampledFrom([]string{"a.b", "x.a.b", "y.x.a.b", "b.c", "x.b.c", "1.2.3.4", "::1", "localhost"})
+	entry := rapid.Custom(func(t *rapid.T) string {
+		e := rapid.SampledFrom([]string{"a.b", "*.a.b", "*.x.a.b", "b.c", "*.b.c", "1.2.3.4", "[::1]", "[::ffff:1.2.3.4]", "localhost", "*"}).Draw(t, "host")
+		return e + rapid.SampledFrom([]string{"", ":1", ":2"}).Draw(t, "port")
+	})
+	rapid.Check(t, func(t *rapid.T) {
 		var ps []Pattern
-		for i := range n {
-			p, err := ParseAllow(fmt.Sprintf("*.host%d.example.com:443", i))
+		for _, e := range rapid.SliceOfN(entry, 0, 12).Draw(t, "entries") {
+			p, err := ParseDeny(e)
 			if err != nil {
-				b.Fatal(err)
+				t.Fatal(err)
 			}
 			ps = append(ps, p)
 		}
-		s := NewSet(ps)
-		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
-			for b.Loop() {
-				if _, ok := s.Match("a.b.host7.example.com", 443); !ok {
-					b.Fatal("no match")
-				}
+		host, port := hosts.Draw(t, "host"), rapid.IntRange(1, 3).Draw(t, "port")
+		want := slices.IndexFunc(ps, func(p Pattern) bool { return p.Match(host, port) })
+		if i, ok := NewSet(ps).Match(host, port); ok != (want >= 0) || ok && i != want {
+			t.Errorf("Match(%q, %d) = %d, %v; want %d", host, port, i, ok, want)
+		}
+	})
+}
+
+func TestSetAddr(t *testing.T) {
+	var ps []Pattern
+	for _, e := range []string{"*", "127.1:2", "127.0.0.1", "[fe80::1]"} {
+		p, err := ParseDeny(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ps = append(ps, p)
+	}
+	s := NewSet(ps)
+	for _, c := range []struct {
+		addr  string
+		port  int
+		index int
+		found bool
+	}{
+		{"127.0.0.1", 2, 1, true}, {"::ffff:127.0.0.1", 3, 2, true}, {"fe80::1%eth0", 1, 3, true}, {"127.0.0.2", 2, 0, false},
+	} {
+		if i, ok := s.Addr(netip.MustParseAddr(c.addr), c.port); ok != c.found || i != c.index {
+			t.Errorf("Addr(%s, %d) = %d, %v; want %d, %v", c.addr, c.port, i, ok, c.index, c.found)
+		}
+	}
+	if _, ok := s.Addr(netip.Addr{}, 1); ok {
+		t.Error("no address was found in the list")
+	}
+	var none *Set
+	if _, ok := none.Addr(netip.MustParseAddr("127.0.0.1"), 1); ok {
+		t.Error("an absent list has an address")
+	}
+}
+
+// What an entry stands for is canonical, so a canonical host can be matched by
+// it, and every entry covers itself.
+func FuzzPattern(f *testing.F) {
+	for _, s := range []string{"a.b:443", "*.a.b", "*", "*:22", "[::1]:1", "127.1", "bücher.example", "*.com.\u00ad", "[fe80::1%a]", "xn--bcher-kva.example"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, entry string) {
+		for _, parse := range []func(string) (Pattern, error){ParseAllow, ParseDeny, ParseHostOnly} {
+			p, err := parse(entry)
+			if err != nil {
+				continue
 			}
-		})
+			if p.String() != entry || !p.Covers(p) || p.port < 0 || p.port > 65535 {
+				t.Errorf("%q became %+v", entry, p)
+			}
+			if p.kind == everything {
+				continue
+			}
+			if c, err := Canonical(p.host); err != nil || c != p.host {
+				t.Errorf("%q stands for %q, which is not canonical: %q, %v", entry, p.host, c, err)
+			}
+			if p.kind == wildcard && (!strings.Contains(p.host, ".") || isAddress(p.host)) {
+				t.Errorf("the wildcard %q covers everything below %q", entry, p.host)
+			}
+		}
+	})
+}
+
+func FuzzParseRange(f *testing.F) {
+	for _, s := range []string{"10.0.0.0/8", "::1", "::ffff:10.0.0.0/104", "fe80::1%eth0/64"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := ParseRange(s)
+		if err != nil {
+			return
+		}
+		again, err := ParseRange(p.String())
+		if err != nil || again != p || p != p.Masked() || p.Addr().Is4In6() {
+			t.Errorf("ParseRange(%q) = %v, and that gives %v, %v", s, p, again, err)
+		}
+	})
+}
+
+// The time for a lookup must not depend on the number of entries, also when
+// they all name one host.
+func BenchmarkSet(b *testing.B) {
+	for name, format := range map[string]string{"hosts": "*.host%d.example.com:443", "ports": "*.host7.example.com:%d"} {
+		for _, n := range []int{10, 10_000} {
+			var ps []Pattern
+			for i := range n {
+				p, err := ParseAllow(fmt.Sprintf(format, i+1))
+				if err != nil {
+					b.Fatal(err)
+				}
+				ps = append(ps, p)
+			}
+			s := NewSet(ps)
+			b.Run(fmt.Sprintf("%s=%d", name, n), func(b *testing.B) {
+				for b.Loop() {
+					if _, ok := s.Match("a.b.host7.example.com", 8); ok != (name == "ports") {
+						b.Fatal("wrong answer")
+					}
+				}
+			})
+		}
 	}
 }

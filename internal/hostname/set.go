@@ -9,23 +9,68 @@ import (
 // the host has labels, however long the list is.
 type Set struct {
 	patterns  []Pattern
-	exact     map[string][]int
-	wildcards map[string][]int
-	all       []int
+	exact     index
+	wildcards index // by the part after "*."
+	all       index // "*" entries, by the empty name
+}
+
+// index finds the entries for a host.
+type index map[string]*places
+
+// places holds the lowest list index of the entries for one host.
+type places struct {
+	everyPort int // negative without such an entry
+	byPort    map[int]int
+}
+
+func (x index) add(p Pattern, i int) {
+	at := x[p.host]
+	if at == nil {
+		at = &places{everyPort: -1}
+		x[p.host] = at
+	}
+	if p.port == 0 {
+		if at.everyPort < 0 {
+			at.everyPort = i
+		}
+		return
+	}
+	if at.byPort == nil {
+		at.byPort = map[int]int{}
+	}
+	if _, taken := at.byPort[p.port]; !taken {
+		at.byPort[p.port] = i
+	}
+}
+
+// lowest returns the lower of best and the index of an entry for this host and
+// port; best is negative when there is none yet.
+func (x index) lowest(best int, host string, port int) int {
+	at := x[host]
+	if at == nil {
+		return best
+	}
+	if at.everyPort >= 0 && (best < 0 || at.everyPort < best) {
+		best = at.everyPort
+	}
+	if i, ok := at.byPort[port]; ok && (best < 0 || i < best) {
+		best = i
+	}
+	return best
 }
 
 // NewSet indexes the patterns. Their order decides which of several matching
 // ones is reported.
 func NewSet(patterns []Pattern) *Set {
-	s := &Set{patterns: append([]Pattern(nil), patterns...), exact: map[string][]int{}, wildcards: map[string][]int{}}
+	s := &Set{patterns: append([]Pattern(nil), patterns...), exact: index{}, wildcards: index{}, all: index{}}
 	for i, p := range s.patterns {
 		switch p.kind {
 		case exact:
-			s.exact[p.host] = append(s.exact[p.host], i)
+			s.exact.add(p, i)
 		case wildcard:
-			s.wildcards[p.host] = append(s.wildcards[p.host], i)
+			s.wildcards.add(p, i)
 		case everything:
-			s.all = append(s.all, i)
+			s.all.add(p, i)
 		}
 	}
 	return s
@@ -36,44 +81,29 @@ func (s *Set) Match(host string, port int) (int, bool) {
 	if s == nil {
 		return 0, false
 	}
-	best := -1
-	consider := func(indexes []int) {
-		for _, i := range indexes {
-			if (best < 0 || i < best) && (s.patterns[i].port == 0 || s.patterns[i].port == port) {
-				best = i
+	best := s.all.lowest(-1, "", port)
+	best = s.exact.lowest(best, host, port)
+	if len(s.wildcards) > 0 && !isAddress(host) {
+		rest := host
+		for more := true; more; {
+			if _, rest, more = strings.Cut(rest, "."); more {
+				best = s.wildcards.lowest(best, rest, port)
 			}
-		}
-	}
-	consider(s.all)
-	consider(s.exact[host])
-	if !isAddress(host) {
-		for rest := host; ; {
-			_, after, more := strings.Cut(rest, ".")
-			if !more {
-				break
-			}
-			consider(s.wildcards[after])
-			rest = after
 		}
 	}
 	return max(best, 0), best >= 0
 }
 
-// Len returns the number of patterns.
-func (s *Set) Len() int { return len(s.patterns) }
-
 // Pattern returns the pattern at an index.
 func (s *Set) Pattern(i int) Pattern { return s.patterns[i] }
 
 // Addr returns the lowest index of a pattern that is this address, for a port.
+// A zone is ignored. A nil Set has no addresses.
 func (s *Set) Addr(a netip.Addr, port int) (int, bool) {
-	if s == nil {
+	if s == nil || !a.IsValid() {
 		return 0, false
 	}
-	for _, i := range s.exact[a.Unmap().String()] {
-		if p := s.patterns[i]; p.isAddr && (p.port == 0 || p.port == port) {
-			return i, true
-		}
-	}
-	return 0, false
+	// No name is spelled like an address, so what is found is one.
+	best := s.exact.lowest(-1, a.WithZone("").Unmap().String(), port)
+	return max(best, 0), best >= 0
 }

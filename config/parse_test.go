@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,32 +31,48 @@ func domains(allow, deny string) string {
 	return fmt.Sprintf(`{"network":{"allowedDomains":%s,"deniedDomains":%s},"filesystem":{"denyRead":[],"allowWrite":[],"denyWrite":[]}}`, allow, deny)
 }
 
+// masked is a file with a masked variable that has one more member, and hosts
+// that are excluded from TLS termination.
+func masked(member, excluded string) string {
+	return settings(fmt.Sprintf(`,"credentials":{"envVars":[{"name":"A","mode":"mask",%s}]}`, member), fmt.Sprintf(`,"tlsTerminate":{"excludeDomains":[%s]}`, excluded), "")
+}
+
 func TestAccepted(t *testing.T) {
 	for name, text := range map[string]string{
-		"config 15 (by decision): comments": "// c\n" + settings("", "", "") + "/* end */",
-		"trailing comma":                    `{"network":{"allowedDomains":[],"deniedDomains":[],},"filesystem":{"denyRead":[],"allowWrite":[],"denyWrite":[],},}`,
-		"config 20":                         withFilesystem(`"allowRead":[]`),
-		"config 22 one":                     withRoot(`"mandatoryDenySearchDepth":1`),
-		"config 22 ten":                     withRoot(`"mandatoryDenySearchDepth":10`),
-		"config 22 three point zero":        withRoot(`"mandatoryDenySearchDepth":3.0`),
-		"config 22 exponent":                withRoot(`"mandatoryDenySearchDepth":3e0`),
-		"config 23":                         withRoot(`"futureOption":true`),
-		"config 30":                         withRoot(`"windows":{"proxyPortRange":[1,65]}`),
-		"config 34":                         domains(`["localhost","localhost:80","1.2.3.4","a.b:443","*.a.b:1","EXAMPLE.com","[::1]","[2001:db8::1]:443"]`, `[]`),
-		"config 35":                         domains(`[]`, `["*","*:22"]`),
-		"config 42 unused reason":           withNetwork(`"deniedDomainReasons":{"nowhere":"x"}`),
-		"config 43 wildcard":                withNetwork(`"tlsTerminate":{"excludeDomains":["*.x.y"]}`),
-		"config 44":                         withNetwork(`"deniedResolvedAddresses":["fc00::/7","::ffff:10.0.0.0/104"]`),
-		"config 45":                         withNetwork(`"allowMachLookup":["com.x.*","*"]`),
-		"config 48 relative":                list("denyWrite", `["b/*/"]`),
-		"config 48 allow":                   list("allowWrite", `["/data/*/"]`),
-		"config 48 no set":                  list("denyRead", `["/d/["]`),
-		"config 49":                         strings.Replace(list("denyRead", `["/g?/"]`), `"denyWrite":[]`, `"denyWrite":[],"disabled":true`, 1),
-		"config 68 plaintext":               withRoot(`"credentials":{"envVars":[{"name":"A","mode":"mask"}],"allowPlaintextInject":true}`),
-		"config 70 deny":                    withRoot(`"credentials":{"envVars":[{"name":"A","mode":"deny","injectHosts":[]}]}`),
-		"config 72 group":                   withRoot(`"credentials":{"files":[{"path":"/x","mode":"deny","extract":"t=(\\S+)"}]}`),
-		"config 74 deny":                    withRoot(`"credentials":{"files":[{"path":"/x/","mode":"deny"}]}`),
-		"parent host and port":              withNetwork(`"parentProxy":{"http":"proxy.corp:3128","noProxy":""}`),
+		"config 15 (by decision): comments":                       "// c\n" + settings("", "", "") + "/* end */",
+		"config 15 (by decision): a comment that ends the file":   settings("", "", "") + "// end",
+		"config 15 (by decision): brackets in comments and texts": "/*" + strings.Repeat("[", 99) + "*///" + strings.Repeat("{", 99) + "\n" + list("denyWrite", `["`+strings.Repeat("[", 99)+`\"\\"]`),
+		"trailing comma":             `{"network":{"allowedDomains":[],"deniedDomains":[],},"filesystem":{"denyRead":[],"allowWrite":[],"denyWrite":[],},}`,
+		"config 20":                  withFilesystem(`"allowRead":[]`),
+		"config 22 one":              withRoot(`"mandatoryDenySearchDepth":1`),
+		"config 22 ten":              withRoot(`"mandatoryDenySearchDepth":10`),
+		"config 22 three point zero": withRoot(`"mandatoryDenySearchDepth":3.0`),
+		"config 22 exponent":         withRoot(`"mandatoryDenySearchDepth":3e0`),
+		"config 23":                  withRoot(`"futureOption":true`),
+		"config 23 in filesystem":    withFilesystem(`"futureOption":{"a":null}`),
+		"config 22 small exponent":   withRoot(`"mandatoryDenySearchDepth":30e-1`),
+		"allowNewRepositoryHooks":    withFilesystem(`"allowNewRepositoryHooks":true`),
+		"config 28":                  withRoot(`"bwrapPath":"/b","socatPath":"/s"`),
+		"config 31 at the limit":     withRoot(`"windows":{"sandboxUser":"abcdefghijklmnopqrst"}`),
+		"config 32 limits":           withNetwork(`"httpProxyPort":1,"socksProxyPort":65535`),
+		"a whole surrogate pair":     list("denyRead", `["/\ud83d\ude00","\\ud800"]`),
+		"config 30":                  withRoot(`"windows":{"proxyPortRange":[1,65]}`),
+		"config 34":                  domains(`["localhost","localhost:80","1.2.3.4","a.b:443","*.a.b:1","EXAMPLE.com","[::1]","[2001:db8::1]:443"]`, `[]`),
+		"config 35":                  domains(`[]`, `["*","*:22"]`),
+		"config 42 unused reason":    withNetwork(`"deniedDomainReasons":{"nowhere":"x"}`),
+		"config 43 wildcard":         withNetwork(`"tlsTerminate":{"excludeDomains":["*.x.y"]}`),
+		"config 44":                  withNetwork(`"deniedResolvedAddresses":["fc00::/7","::ffff:10.0.0.0/104"]`),
+		"config 45":                  withNetwork(`"allowMachLookup":["com.x.*","*"]`),
+		"config 48 relative":         list("denyWrite", `["b/*/"]`),
+		"config 48 allow":            list("allowWrite", `["/data/*/"]`),
+		"config 48 no set":           list("denyRead", `["/d/["]`),
+		"config 49":                  strings.Replace(list("denyRead", `["/g?/"]`), `"denyWrite":[]`, `"denyWrite":[],"disabled":true`, 1),
+		"config 68 plaintext":        withRoot(`"credentials":{"envVars":[{"name":"A","mode":"mask"}],"allowPlaintextInject":true}`),
+		"config 69 covered":          strings.Replace(withRoot(`"credentials":{"envVars":[{"name":"A","mode":"deny","injectHosts":["api.github.com"]}]}`), `"a.b"`, `"*.github.com:443"`, 1),
+		"config 70 deny":             withRoot(`"credentials":{"envVars":[{"name":"A","mode":"deny","injectHosts":[]}]}`),
+		"config 72 group":            withRoot(`"credentials":{"files":[{"path":"/x","mode":"deny","extract":"t=(\\S+)"}]}`),
+		"config 74 deny":             withRoot(`"credentials":{"files":[{"path":"/x/","mode":"deny"}]}`),
+		"parent host and port":       withNetwork(`"parentProxy":{"http":"proxy.corp:3128","noProxy":""}`),
 	} {
 		if _, _, err := Parse([]byte(text)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -71,9 +84,12 @@ func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"config 5":                     {"\xef\xbb\xbf" + settings("", "", ""), "(root): not valid JSON"},
 		"config 16":                    {list("denyRead", "[\"/x\xff\"]"), "UTF-8"},
+		"config 16 lone surrogate":     {list("denyRead", `["/x\ud800y"]`), "filesystem.denyRead.0: holds an escape for half a character"},
+		"config 16 surrogate order":    {list("denyRead", `["\udc00\ud800"]`), "filesystem.denyRead.0"},
+		"config 16 in a key":           {withRoot(`"ignoreViolations":{"\udfff":[]}`), "half a character"},
 		"config 17":                    {`{}`, "network: is required; filesystem: is required"},
 		"config 18 list":               {`[]`, "(root): must be an object, is a list"},
-		"config 18 null":               {`null`, "(root): must not be null"},
+		"config 18 null":               {`null`, "(root): must be an object, is null"},
 		"config 18 text":               {`"x"`, "(root)"},
 		"config 19":                    {`{"network":{},"filesystem":{}}`, "network.allowedDomains: is required; network.deniedDomains: is required; filesystem.denyRead: is required; filesystem.allowWrite: is required; filesystem.denyWrite: is required"},
 		"config 20":                    {withFilesystem(`"allowRead":null`), "filesystem.allowRead: must not be null"},
@@ -87,8 +103,11 @@ func TestRefused(t *testing.T) {
 		"config 24 sigv4":              {withRoot(`"credentials":{"sigv4":{"x":"deny"}}`), "credentials.sigv4.x: unknown key"},
 		"config 24 pair":               {withRoot(`"credentials":{"awsPairs":[{"accessKeyIdVar":"A","secretAccessKeyVar":"B","z":1}]}`), "awsPairs.0.z"},
 		"config 25":                    {`{"Network":{},"filesystem":{"denyRead":[],"allowWrite":[],"denyWrite":[]}}`, "network: is required"},
-		"config 26":                    {`{"network":{},"network":{}}`, `"network" appears twice`},
+		"config 26":                    {`{"network":{},"network":{}}`, "network: is given more than once"},
+		"config 26 escaped":            {withFilesystem(`"deny\u0052ead":[]`), "filesystem.denyRead: is given more than once"},
+		"config 26 and more":           {withRoot(`"allowPty":true,"allowPty":1,"git":1`), "allowPty: is given more than once in one object; git: must be an object"},
 		"config 27":                    {withNetwork(`"filterRequest":null`), "network.filterRequest"},
+		"config 27 object":             {withNetwork(`"filterRequest":{}`), "network.filterRequest"},
 		"config 28 relative":           {withRoot(`"bwrapPath":"bwrap"`), "bwrapPath: must be an absolute path"},
 		"config 28 empty":              {withRoot(`"socatPath":""`), "socatPath: must not be empty"},
 		"config 29":                    {withRoot(`"ripgrep":{}`), "ripgrep.command: is required"},
@@ -99,6 +118,9 @@ func TestRefused(t *testing.T) {
 		"config 31":                    {withRoot(`"windows":{"sandboxUser":"abcdefghijklmnopqrstu"}`), "sandboxUser: must be 1 to 20 characters"},
 		"config 32 zero":               {withNetwork(`"httpProxyPort":0`), "httpProxyPort"},
 		"config 32 high":               {withNetwork(`"httpProxyPort":65536`), "httpProxyPort"},
+		"config 32 socks":              {withNetwork(`"socksProxyPort":65536`), "socksProxyPort: must be 1 to 65535"},
+		"config 32 text":               {withNetwork(`"httpProxyPort":"80"`), "must be a number, is a text"},
+		"number beyond 2^53":           {withNetwork(`"httpProxyPort":9007199254740993`), "whole number"},
 		"config 33 star":               {domains(`["*"]`, `[]`), "network.allowedDomains.0"},
 		"config 33 scheme":             {domains(`["a.b","https://a.b"]`, `[]`), "network.allowedDomains.1"},
 		"config 35":                    {domains(`[]`, `["*.com"]`), "network.deniedDomains.0"},
@@ -106,6 +128,14 @@ func TestRefused(t *testing.T) {
 		"config 43":                    {withNetwork(`"tlsTerminate":{"excludeDomains":["a.b:443"]}`), "excludeDomains.0"},
 		"config 44":                    {withNetwork(`"deniedResolvedAddresses":["10.0.0.0/33"]`), "deniedResolvedAddresses.0"},
 		"config 45":                    {withNetwork(`"allowMachLookup":["a*b"]`), "allowMachLookup.0"},
+		"config 45 leading":            {withNetwork(`"allowMachLookup":["*a"]`), "allowMachLookup.0"},
+		"config 44 mapped":             {withNetwork(`"deniedResolvedAddresses":["::1/129","[::1]","::ffff:10.0.0.0/95"]`), "deniedResolvedAddresses.2"},
+		"config 46 allowRead":          {withFilesystem(`"allowRead":[""]`), "filesystem.allowRead.0: must not be empty"},
+		"config 46 allowWrite":         {list("allowWrite", `["a",""]`), "filesystem.allowWrite.1: must not be empty"},
+		"config 46 denyWrite":          {list("denyWrite", `[""]`), "filesystem.denyWrite.0: must not be empty"},
+		"config 46 null":               {list("denyWrite", `[null]`), "filesystem.denyWrite.0: must not be null"},
+		"config 46 no path":            {list("denyWrite", `[{"literal":true}]`), "filesystem.denyWrite.0"},
+		"config 46 empty path":         {list("denyWrite", `[{"path":"","literal":true}]`), "filesystem.denyWrite.0"},
 		"config 46 empty":              {list("denyRead", `[""]`), "filesystem.denyRead.0: must not be empty"},
 		"config 46 no mark":            {list("denyRead", `[{"path":"/x"}]`), "filesystem.denyRead.0"},
 		"config 46 false mark":         {list("denyRead", `[{"path":"/x","literal":false}]`), "filesystem.denyRead.0"},
@@ -115,8 +145,12 @@ func TestRefused(t *testing.T) {
 		"config 47 home":               {list("denyWrite", `["~/x*/"]`), "matches nothing"},
 		"config 47 subtree":            {list("denyRead", `["/h/**/"]`), "matches nothing"},
 		"config 47 bracket":            {list("denyRead", `["/e/]/"]`), "matches nothing"},
+		"config 47 credentials":        {withRoot(`"credentials":{"files":[{"path":"~/*/","mode":"deny"}]}`), `credentials.files.0.path: the pattern "~/*/" ends`},
 		"config 68":                    {withRoot(`"credentials":{"envVars":[{"name":"A","mode":"mask"}]}`), "needs network.tlsTerminate"},
 		"config 69":                    {withRoot(`"credentials":{"envVars":[{"name":"A","mode":"deny","injectHosts":["evil.com"]}]}`), "not covered"},
+		"config 69 wildcard":           {strings.Replace(withRoot(`"credentials":{"envVars":[{"name":"A","mode":"deny","injectHosts":["*.github.com"]}]}`), `"a.b"`, `"api.github.com"`, 1), "not covered"},
+		"one host not terminated":      {masked(`"injectHosts":["a.b"]`, `"a.b"`), "envVars.0.injectHosts.0: \"a.b\" is excluded"},
+		"no host terminated":           {masked(`"onExtractNoMatch":"warn"`, `"a.b"`), "credentials.envVars.0: every allowed host is excluded"},
 		"config 70":                    {withRoot(`"credentials":{"allowPlaintextInject":true,"envVars":[{"name":"A","mode":"mask","injectHosts":[]}]}`), "injectHosts: must not be empty"},
 		"config 71 no decode":          {withRoot(`"credentials":{"envVars":[{"name":"A","mode":"deny","maskClaims":["x"]}]}`), "requires decode"},
 		"config 71 empty":              {withRoot(`"credentials":{"envVars":[{"name":"A","mode":"deny","decode":"jwt","maskClaims":[]}]}`), "maskClaims: must not be empty"},
@@ -127,18 +161,34 @@ func TestRefused(t *testing.T) {
 		"extract with a backreference": {withRoot(`"credentials":{"files":[{"path":"/x","mode":"deny","extract":"(a)\\1"}]}`), "backreference"},
 		"config 73 digit":              {withRoot(`"credentials":{"envVars":[{"name":"1A","mode":"deny"}]}`), "envVars.0.name"},
 		"config 73 empty":              {withRoot(`"credentials":{"envVars":[{"name":"","mode":"deny"}]}`), "envVars.0.name"},
+		"config 73 hyphen":             {withRoot(`"credentials":{"envVars":[{"name":"A-B","mode":"deny"}]}`), "envVars.0.name"},
+		"config 73 line break":         {withRoot(`"credentials":{"envVars":[{"name":"A\n","mode":"deny"}]}`), "envVars.0.name"},
 		"config 74":                    {withRoot(`"credentials":{"allowPlaintextInject":true,"files":[{"path":"/x/","mode":"mask"}]}`), "only a single file"},
 		"config 75 twice":              {withRoot(`"credentials":{"allowPlaintextInject":true,"envVars":[{"name":"A","mode":"mask"}],"awsPairs":[{"accessKeyIdVar":"A","secretAccessKeyVar":"A"}]}`), "used twice"},
 		"config 75 not masked":         {withRoot(`"credentials":{"awsPairs":[{"accessKeyIdVar":"A","secretAccessKeyVar":"B"}]}`), `with mode "mask"`},
+		"config 75 extract":            {withRoot(`"credentials":{"allowPlaintextInject":true,"envVars":[{"name":"A","mode":"mask"},{"name":"B","mode":"mask","extract":"(x)"}],"awsPairs":[{"accessKeyIdVar":"A","secretAccessKeyVar":"B"}]}`), "secretAccessKeyVar: B needs"},
+		"config 75 masked twice":       {withRoot(`"credentials":{"allowPlaintextInject":true,"envVars":[{"name":"A","mode":"mask"},{"name":"B","mode":"mask"},{"name":"B","mode":"mask","decode":"jwt"}],"awsPairs":[{"accessKeyIdVar":"A","secretAccessKeyVar":"B"}]}`), "secretAccessKeyVar: B needs"},
+		"config 75 across pairs":       {withRoot(`"credentials":{"allowPlaintextInject":true,"envVars":[{"name":"A","mode":"mask"},{"name":"B","mode":"mask"},{"name":"C","mode":"mask"}],"awsPairs":[{"accessKeyIdVar":"A","secretAccessKeyVar":"B"},{"accessKeyIdVar":"C","secretAccessKeyVar":"B"}]}`), "awsPairs.1.secretAccessKeyVar: B is used twice"},
 		"config 76":                    {withNetwork(`"tlsTerminate":{},"mitmProxy":{"socketPath":"/s","domains":["a.b"]}`), "mutually exclusive"},
 		"config 77":                    {withNetwork(`"tlsTerminate":{"caCertPath":"/c"}`), "given together"},
 		"config 78 no URL":             {withNetwork(`"parentProxy":{"http":"foo"}`), "parentProxy.http"},
 		"config 78 scheme":             {withNetwork(`"parentProxy":{"https":"socks5://h:1"}`), `"socks5" is not supported`},
+		"config 77 key only":           {withNetwork(`"tlsTerminate":{"caKeyPath":"/c"}`), "given together"},
+		"config 78 empty":              {withNetwork(`"parentProxy":{"http":""}`), "parentProxy.http"},
+		"config 78 port":               {withNetwork(`"parentProxy":{"http":"http://h:99999"}`), "port of the proxy"},
+		"config 78 no host":            {withNetwork(`"parentProxy":{"http":"http://:80"}`), "parentProxy.http"},
+		"strange key":                  {withRoot(`"credentials":{"\u001b[2J":1}`), `credentials."\x1b[2J": unknown key`},
+		"strange text":                 {"{\"a\": \x1b[2J}", "not valid JSON: line 1, column 7"},
+		"unclosed":                     {`{"network":"` + strings.Repeat("x", 1000), "not valid JSON"},
 		"bad enum":                     {withNetwork(`"ambiguousRequestTarget":"maybe"`), "one of refuse, asSpelled, normalize"},
 		"bad uuid":                     {withRoot(`"windows":{"sublayerGuid":"x"}`), "not a UUID"},
 		"mitm without domains":         {withNetwork(`"mitmProxy":{"socketPath":"/s","domains":[]}`), "mitmProxy.domains: must not be empty"},
-		"too deep":                     {strings.Repeat("[", 100) + strings.Repeat("]", 100), "nested too deeply"},
-		"two values":                   {settings("", "", "") + "{}", "not valid JSON"},
+		"too deep":                     {strings.Repeat("[", 100) + strings.Repeat("]", 100), "nested more than 32 levels"},
+		"too deep for any stack":       {strings.Repeat("[", 8<<20), "nested more than 32 levels"},
+		"deep in objects":              {strings.Repeat(`{"a":`, 100), "nested more than 32 levels"},
+		"too many values":              {"[" + strings.Repeat("1,", 1<<20) + "]", "more than 1048576 values"},
+
+		"two values": {settings("", "", "") + "{}", "not valid JSON"},
 	} {
 		_, _, err := Parse([]byte(c.text))
 		var invalid *Error
@@ -164,187 +214,11 @@ func TestUnknownKeys(t *testing.T) {
 	}
 }
 
-func TestLoad(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		p := filepath.Join(dir, name)
-		if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	for name, c := range map[string]struct {
-		path string
-		want error
-		text string
-	}{
-		"config 11 missing":    {filepath.Join(dir, "none"), ErrMissing, "none"},
-		"config 2 empty":       {write("empty", ""), ErrEmpty, "empty"},
-		"config 3 white space": {write("blank", " \n\t"), ErrEmpty, "blank"},
-		"config 4 bom":         {write("bom", "\xef\xbb\xbf"), ErrEmpty, "bom"},
-		"config 7 directory":   {dir, nil, "EISDIR"},
-		"config 6 not a dir":   {filepath.Join(write("file", "x"), "sub"), nil, "ENOTDIR"},
-		"invalid":              {write("bad", "{"), ErrInvalid, "bad"},
-	} {
-		_, _, err := Load(c.path)
-		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if os.Getuid() != 0 {
-		p := write("closed", settings("", "", ""))
-		if err := os.Chmod(p, 0); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := Load(p); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "EACCES") {
-			t.Errorf("config 8: %v", err)
-		}
-	}
-	if c, _, err := Load(write("good", settings("", "", ""))); err != nil || c.SearchDepth() != 3 {
-		t.Errorf("a good file: %v", err)
-	}
-}
-
-// config 9, 10: the home directory is never a relative path.
-func TestHome(t *testing.T) {
-	env := func(v string, ok bool) func(string) (string, bool) {
-		return func(string) (string, bool) { return v, ok }
-	}
-	if h, err := Home(env("/nonexistent", true)); err != nil || h != "/nonexistent" {
-		t.Errorf("%q, %v", h, err)
-	}
-	for _, v := range []string{"", ".", "x/y"} {
-		h, err := Home(env(v, true))
-		if err == nil && !filepath.IsAbs(h) {
-			t.Errorf("HOME=%q gives %q", v, h)
-		}
-	}
-}
-
-func TestExamples(t *testing.T) {
-	files, err := filepath.Glob("testdata/examples/*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no examples", err)
-	}
-	for _, f := range files {
-		c, unknown, err := Load(f)
-		if err != nil || len(unknown) > 0 {
-			t.Errorf("%s: %v, unknown %v", f, err, unknown)
-			continue
-		}
-		if err := c.Validate(); err != nil {
-			t.Errorf("%s: parsed, but not valid: %v", f, err)
-		}
-		if diff := cmp.Diff(c, c.Clone()); diff != "" {
-			t.Errorf("%s: the copy differs:\n%s", f, diff)
-		}
-		data, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tree, err := parseTree(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var s map[string]any
-		if err := json.Unmarshal(Schema(), &s); err != nil {
-			t.Fatal(err)
-		}
-		if problem := checkSchema(s, tree, "(root)"); problem != "" {
-			t.Errorf("%s does not fit the schema: %s", f, problem)
-		}
-	}
-}
-
-// checkSchema applies the keywords that Schema emits.
-func checkSchema(s map[string]any, n *node, at string) string {
-	if choices, ok := s["anyOf"].([]any); ok {
-		for _, alternative := range choices {
-			if checkSchema(alternative.(map[string]any), n, at) == "" {
-				return ""
-			}
-		}
-		return at + ": no alternative fits"
-	}
-	kinds := map[string]nodeKind{"object": kindObject, "array": kindArray, "string": kindString, "boolean": kindBool, "integer": kindNumber}
-	if t, ok := s["type"].(string); ok && kinds[t] != n.kind {
-		return at + ": is not of type " + t
-	}
-	switch n.kind {
-	case kindObject:
-		properties, _ := s["properties"].(map[string]any)
-		for i, key := range n.keys {
-			sub, ok := properties[key].(map[string]any)
-			if !ok {
-				if sub, ok = s["additionalProperties"].(map[string]any); !ok {
-					return at + ": unknown key " + key
-				}
-			}
-			if problem := checkSchema(sub, n.values[i], at+"."+key); problem != "" {
-				return problem
-			}
-		}
-	case kindArray:
-		for i, v := range n.values {
-			if problem := checkSchema(s["items"].(map[string]any), v, fmt.Sprint(at, ".", i)); problem != "" {
-				return problem
-			}
-		}
-	case kindString:
-		if min, ok := s["minLength"].(float64); ok && len(n.text) < int(min) {
-			return at + ": too short"
-		}
-		if enum, ok := s["enum"].([]any); ok && !strings.Contains(fmt.Sprint(enum), n.text) {
-			return at + ": not in the list"
-		}
-	}
-	return ""
-}
-
-// The example with every key keeps the schema and the types in step.
-func TestExampleNamesEveryKey(t *testing.T) {
-	data, err := os.ReadFile("testdata/examples/everything.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	agent, err := os.ReadFile("testdata/examples/agent.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range Keys() {
-		last := key[strings.LastIndexByte(key, '.')+1:]
-		if quoted := `"` + last + `"`; last != "*" && !strings.Contains(string(data)+string(agent), quoted) && !unusedInExamples[last] {
-			t.Errorf("no example has the key %s", key)
-		}
-	}
-}
-
-// mitmProxy excludes tlsTerminate, which the examples have.
-var unusedInExamples = map[string]bool{"mitmProxy": true, "socketPath": true, "domains": true, "sessionTokenVar": true}
-
-func TestValidateProgrammatic(t *testing.T) {
-	c := Default()
-	if err := c.Validate(); err != nil {
-		t.Errorf("the defaults: %v", err)
-	}
-	if err := (&Config{}).Validate(); err != nil {
-		t.Errorf("empty lists are the zero value: %v", err)
-	}
-	c.Network.AllowedDomains = []string{"*.com"}
-	c.Filesystem.DenyRead = []PathEntry{{}}
-	c.MandatoryDenySearchDepth = 99
-	err := c.Validate()
-	for _, want := range []string{"network.allowedDomains.0", "filesystem.denyRead.0", "mandatoryDenySearchDepth"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not name %s", err, want)
-		}
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add(settings("", "", ""))
 	f.Add(list("denyRead", `["~/x",{"path":"a","literal":true}]`))
 	f.Add(domains(`["a.b:443","*.c.d"]`, `["*"]`))
+	f.Add(settings(`,"credentials":{"allowPlaintextInject":true,"envVars":[{"name":"A","mode":"mask","extract":"(\\s)"}]},"ripgrep":{"command":""},"windows":{"proxyPortRange":[1,2]}`, `,"parentProxy":{"http":"a:1","noProxy":""}`, `,"allowRead":[]`))
 	f.Fuzz(func(t *testing.T, text string) {
 		c, _, err := Parse([]byte(text))
 		if err != nil {
@@ -360,6 +234,13 @@ func FuzzParse(f *testing.F) {
 		again, unknown, err := Parse(data)
 		if err != nil || len(unknown) > 0 {
 			t.Fatalf("its own JSON is refused: %v %v\n%s", err, unknown, data)
+		}
+		var document any
+		if err := json.Unmarshal(data, &document); err != nil {
+			t.Fatal(err)
+		}
+		if problem := newSchemaChecker(t).check("(root)", document); problem != "" {
+			t.Errorf("the schema refuses what Parse accepts: %s\n%s", problem, data)
 		}
 		if diff := cmp.Diff(c, again); diff != "" {
 			t.Errorf("changed on the way through JSON:\n%s", diff)
