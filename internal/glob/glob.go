@@ -1,57 +1,93 @@
 // Package glob implements the pattern language of path entries: "?", "*", "**",
 // "**/" and sets in brackets. There are no escapes, no braces and no negation;
 // brackets that spell no set are plain text, so every text is a pattern.
+//
+// A character is a UTF-8 character; a byte that belongs to none is a character
+// of its own, so a pattern can name every file.
 package glob
 
-import (
-	"regexp"
-	"strings"
-	"unicode/utf8"
-)
+import "strings"
+
+const meta = "*?[]"
 
 // HasMeta reports whether s holds a character that can make it a pattern.
-func HasMeta(s string) bool { return strings.ContainsAny(s, "*?[]") }
+func HasMeta(s string) bool { return strings.ContainsAny(s, meta) }
 
-// Pattern is a compiled pattern for slash-separated paths. Matching takes time
-// linear in the path, whatever the pattern.
-type Pattern struct {
-	text     string
-	whole    *regexp.Regexp
-	segments []segment
-	// base matches the last component alone, for patterns that say nothing else.
-	base *regexp.Regexp
-	name string // set instead of base when it is plain text
-}
-
-// segment is one component of a pattern, up to the first that can span several.
-type segment struct {
-	match *regexp.Regexp
-	deep  bool
-}
-
-// Compile never fails: whatever spells no token is plain text. Settings are
-// valid UTF-8; other bytes are taken for the replacement character, which also
-// stands for such bytes in a path.
-func Compile(text string) *Pattern {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	p := &Pattern{text: text, whole: compile(text)}
-	spans := setSpansSlash(text)
-	for s := range strings.SplitSeq(text, "/") {
-		// A set that holds a slash makes splitting at slashes meaningless.
-		deep := strings.Contains(s, "**") || spans
-		p.segments = append(p.segments, segment{match: compile(s), deep: deep})
-		if deep {
-			break
-		}
+// Split separates the literal directory in front of the first component that
+// holds a pattern character from the rest. For "/a/b*/c" that is "/a/" and
+// "b*/c"; without a slash in front of the pattern the directory is empty.
+func Split(text string) (dir, pattern string) {
+	first := strings.IndexAny(text, meta)
+	if first < 0 {
+		first = len(text)
 	}
-	if tail, ok := strings.CutPrefix(text, "**/"); ok && !strings.Contains(tail, "/") && !strings.Contains(tail, "**") {
-		if HasMeta(tail) {
-			p.base = compile(tail)
-		} else {
-			p.name = tail
-		}
+	cut := strings.LastIndexByte(text[:first], '/') + 1
+	return text[:cut], text[cut:]
+}
+
+// Pattern is a compiled pattern for slash-separated paths. It is immutable.
+// Matching looks at each character of a path once, whatever the pattern: the
+// pattern is an automaton that is in several states at a time.
+type Pattern struct {
+	text   string
+	states []state
+	words  int // of a bit set that holds every state and the accepting one
+	start  Place
+	// tail is the rest of a pattern that begins with "**/" and says nothing
+	// else about directories: then only the last component counts.
+	tail *tail
+}
+
+// tail is a pattern for one component.
+type tail struct {
+	name    string // the whole name, or
+	suffix  string // what follows a leading "*", or
+	pattern *Pattern
+}
+
+// Compile never fails: whatever spells no token is plain text.
+func Compile(text string) *Pattern {
+	p := compile(text)
+	if rest, ok := strings.CutPrefix(text, "**/"); ok {
+		p.tail = compileTail(rest)
 	}
 	return p
+}
+
+func compile(text string) *Pattern {
+	p := &Pattern{text: text, states: parse(text)}
+	p.words = len(p.states)/64 + 1
+	p.start = p.freeze(p.initial(nil))
+	return p
+}
+
+func compileTail(rest string) *tail {
+	if rest == "" || strings.Contains(rest, "/") {
+		return nil
+	}
+	switch star := strings.TrimPrefix(rest, "*"); {
+	case !HasMeta(rest):
+		return &tail{name: rest}
+	case !HasMeta(star) && star != rest:
+		return &tail{suffix: star}
+	}
+	p := compile(rest)
+	for _, s := range p.states {
+		if s.accepts('/') {
+			return nil // can span directories
+		}
+	}
+	return &tail{pattern: p}
+}
+
+func (t *tail) match(name string) bool {
+	switch {
+	case t.name != "":
+		return t.name == name
+	case t.pattern != nil:
+		return t.pattern.Match(name)
+	}
+	return strings.HasSuffix(name, t.suffix)
 }
 
 // String returns the pattern as written.
@@ -59,147 +95,51 @@ func (p *Pattern) String() string { return p.text }
 
 // Match reports whether the whole path matches.
 func (p *Pattern) Match(path string) bool {
-	if p.name != "" || p.base != nil {
-		last := path[strings.LastIndexByte(path, '/')+1:]
-		if p.name != "" {
-			return last == p.name
-		}
-		return p.base.MatchString(last)
+	if p.tail != nil {
+		return p.tail.match(path[strings.LastIndexByte(path, '/')+1:])
 	}
-	return p.whole.MatchString(path)
+	return p.MatchIn(p.Start(), path)
 }
 
 // MayMatchBelow reports whether something beneath the directory dir could
-// match. It may say yes too often, never no wrongly.
+// match; "" is the directory in which the pattern starts.
 func (p *Pattern) MayMatchBelow(dir string) bool {
 	if dir == "" {
 		return true
 	}
-	i := 0
-	for c := range strings.SplitSeq(dir, "/") {
-		if i >= len(p.segments) {
-			return false
-		}
-		if p.segments[i].deep {
-			return true
-		}
-		if !p.segments[i].match.MatchString(c) {
-			return false
-		}
-		i++
-	}
-	return i < len(p.segments)
+	_, more := p.Enter(p.Start(), dir)
+	return more
 }
 
-// Deep reports whether the pattern matches at any depth from its start.
-func (p *Pattern) Deep() bool { return p.segments[0].deep }
+// Place is how far a pattern has come at a directory. It can be compared: from
+// equal places the same names match.
+type Place struct{ bits string }
 
-// setSpansSlash is a cautious test for sets that can match a separator.
-func setSpansSlash(text string) bool {
-	for i := 0; i < len(text); i++ {
-		if text[i] != '[' {
-			continue
-		}
-		if set, n := parseSet(text[i:]); n > 0 && (set.MatchString("/") || strings.Contains(text[i:i+n], "/")) {
-			return true
-		}
+// Start is the place of the directory in which the pattern starts.
+func (p *Pattern) Start() Place { return p.start }
+
+// MatchIn reports whether name, found in the directory at the place, matches.
+func (p *Pattern) MatchIn(at Place, name string) bool {
+	if p.tail != nil {
+		return p.tail.match(name)
 	}
-	return false
+	set := p.run(at, name, make([]uint64, 0, inline), make([]uint64, 0, inline))
+	return has(set, len(p.states))
 }
 
-func compile(text string) *regexp.Regexp {
-	var b strings.Builder
-	b.WriteString(`(?s)\A`)
-	for i := 0; i < len(text); {
-		n := writeToken(&b, text[i:])
-		i += n
+// Enter returns the place of the directory called name in the directory at the
+// place, and whether anything beneath it can match.
+func (p *Pattern) Enter(at Place, name string) (Place, bool) {
+	if p.tail != nil {
+		return at, true
 	}
-	b.WriteString(`\z`)
-	return regexp.MustCompile(b.String())
-}
-
-// writeToken translates the token at the start of text and returns its length.
-func writeToken(b *strings.Builder, text string) int {
-	switch text[0] {
-	case '*':
-		n := len(text) - len(strings.TrimLeft(text, "*"))
-		return writeStars(b, n, n < len(text) && text[n] == '/')
-	case '?':
-		b.WriteString(`[^/]`)
-		return 1
-	case '[':
-		if set, n := parseSet(text); n > 0 {
-			b.WriteString(set.String())
-			return n
+	set := p.run(at, name+"/", make([]uint64, 0, inline), make([]uint64, 0, inline))
+	end := len(p.states)
+	set[end/64] &^= 1 << (end % 64)
+	for _, w := range set {
+		if w != 0 {
+			return p.freeze(set), true
 		}
 	}
-	_, n := utf8.DecodeRuneInString(text)
-	b.WriteString(regexp.QuoteMeta(text[:n]))
-	return n
-}
-
-// writeStars translates a run of n stars: the last two take a slash that
-// follows; of what is left one is "*" and more are "**".
-func writeStars(b *strings.Builder, n int, slash bool) int {
-	used := n
-	rest := n
-	if slash && n >= 2 {
-		rest, used = n-2, n+1
-	}
-	switch {
-	case rest == 1:
-		b.WriteString(`[^/]*`)
-	case rest > 1:
-		b.WriteString(`.*`)
-	}
-	if used > n {
-		b.WriteString(`(?:.*/)?`)
-	}
-	return used
-}
-
-// parseSet reads a set in brackets. Length 0 means that the brackets are text:
-// empty, not closed, or with a range that runs backwards.
-func parseSet(text string) (*regexp.Regexp, int) {
-	end := strings.IndexByte(text, ']')
-	if end < 2 {
-		return nil, 0
-	}
-	members := []rune(text[1:end])
-	var b strings.Builder
-	b.WriteByte('[')
-	for i := 0; i < len(members); i++ {
-		low, high := members[i], members[i]
-		if i+2 < len(members) && members[i+1] == '-' {
-			high = members[i+2]
-			i += 2
-		}
-		if low > high {
-			return nil, 0
-		}
-		b.WriteString(classRune(low))
-		b.WriteByte('-')
-		b.WriteString(classRune(high))
-	}
-	b.WriteByte(']')
-	re, err := regexp.Compile(b.String())
-	if err != nil {
-		return nil, 0
-	}
-	return re, end + 1
-}
-
-// classRune writes a rune so that it means nothing special inside a class.
-func classRune(r rune) string {
-	const hex = "0123456789abcdef"
-	out := []byte(`\x{`)
-	started := false
-	for shift := 20; shift >= 0; shift -= 4 {
-		d := r >> shift & 0xf
-		if d != 0 || started || shift == 0 {
-			out = append(out, hex[d])
-			started = true
-		}
-	}
-	return string(append(out, '}'))
+	return Place{}, false
 }

@@ -1,14 +1,20 @@
 package policy
 
+import "io/fs"
+
 // Op is something a command does with a path.
 type Op uint8
 
 // The operations a policy decides about.
 const (
-	Read   Op = iota // open for reading, list, execute
-	Write            // change contents or metadata
-	Create           // make a new name
-	Remove           // remove or rename the name
+	Read       Op = iota // open for reading
+	List                 // list a directory
+	Execute              // run a program
+	Write                // change contents or metadata
+	Create               // make a new name
+	Remove               // remove a name
+	RenameFrom           // give a name up
+	RenameTo             // take a name, replacing what has it
 )
 
 // Decision is the answer to an operation.
@@ -23,40 +29,63 @@ type Decision struct {
 	Path  string
 }
 
-// Decide answers for an absolute path as the kernel would resolve it: links are
-// followed, in the last component only for reading and writing.
+// Decide answers for an absolute path as the kernel would resolve it inside the
+// sandbox: links are followed, in the last component only by operations that
+// open; what is hidden is not there. Permission bits of the host are left
+// aside. The cost depends on the path, not on the number of rules.
 func (p *Policy) Decide(op Op, path string) Decision {
-	r := &resolver{fs: &cachedFS{FS: p.fs, infos: map[string]cachedInfo{}}}
-	l, err := r.land(path, op == Read || op == Write)
+	l, err := land(insideView{p}, path, op <= Write)
 	if err != nil {
 		return Decision{Errno: "ELOOP", Path: path}
 	}
 	d := Decision{Path: l.path, Place: p.StateAt(l.path)}
-	if l.closed != "" {
+	switch {
+	case l.closed != "":
 		d.Errno = "EACCES"
-		return d
-	}
-	switch op {
-	case Read:
-		p.decideRead(&d)
-	case Write:
+	case l.fileInWay:
+		d.Errno = "ENOTDIR"
+		if p.StateAt(l.path).View == Masked {
+			d.Rule = d.Place.Rule
+		}
+	case op <= Execute:
+		p.decideRead(&d, op)
+	case op == Write && l.first == "":
 		p.decideWrite(&d)
-	case Create:
+	case op == Create && l.first == "":
+		d.Errno = "EEXIST"
+	case op == Write || op == Create || op == RenameTo && l.first != "":
 		p.decideCreate(&d, l)
-	case Remove:
+	default:
 		p.decideRemove(&d)
 	}
 	d.Allow = d.Errno == ""
 	return d
 }
 
-func (p *Policy) decideRead(d *Decision) {
+// insideView is the tree as a command sees it.
+type insideView struct{ p *Policy }
+
+func (v insideView) Lstat(path string) (Info, error) {
+	if s := v.p.StateAt(path); s.View == Hidden && s.Path != path {
+		if v.p.ways[path] {
+			return Info{Kind: Dir}, nil
+		}
+		return Info{}, fs.ErrNotExist
+	}
+	return v.p.fs.Lstat(path)
+}
+
+func (v insideView) Readlink(path string) (string, error) { return v.p.fs.Readlink(path) }
+
+func (p *Policy) decideRead(d *Decision, op Op) {
 	d.Rule = d.Place.Rule
 	switch {
 	case d.Place.View == Masked:
 		d.Errno = "EACCES"
-	case d.Place.View == Hidden && d.Path != d.Place.Path:
+	case d.Place.View == Hidden && d.Path != d.Place.Path && !p.ways[d.Path]:
 		d.Errno = "ENOENT"
+	case d.Place.View == Hidden && op == Execute:
+		d.Errno = "EACCES"
 	}
 }
 
@@ -67,48 +96,59 @@ func (p *Policy) decideWrite(d *Decision) {
 		d.Errno, d.Rule = "EACCES", d.Place.Rule
 	case d.Place.View == Hidden && !d.Place.Scratch:
 		d.Errno, d.Rule = "EROFS", d.Place.Rule
-	case d.Place.View == Host && !d.Place.Write:
+	case d.Place.View == Host && !d.Place.Write && !fresh(d.Path):
 		d.Errno = "EROFS"
 	}
 }
 
 // decideCreate judges the first missing name on the way.
 func (p *Policy) decideCreate(d *Decision, l landing) {
-	parent, name := parentOf(d.Path), baseOf(d.Path)
-	if l.first != "" {
-		parent, name = l.parent, l.first
-	}
-	if i, ok := p.missing[absentKey(parent, name)]; ok {
-		if a := p.Absent[i]; a.Fold || a.Name == name {
-			d.Errno, d.Rule = "EPERM", a.Rule
+	d.Place = p.StateAt(l.parent)
+	if d.Place.View == Host {
+		if rule, ok := p.forbidden(l.parent, l.first); ok {
+			d.Errno, d.Rule = "EPERM", rule
 			return
 		}
 	}
-	for _, c := range p.Creatable {
-		if within(child(c.Parent, c.First), d.Path) && (within(c.Path, d.Path) || beneath(d.Path, c.Path)) {
-			d.Rule = c.Rule
-			return
-		}
+	if rule, ok := p.creates(d.Path); ok {
+		d.Rule = rule
+		return
 	}
-	d.Place = p.StateAt(parent)
 	p.decideWrite(d)
+}
+
+// forbidden finds the rule against a missing name in a directory.
+func (p *Policy) forbidden(dir, name string) (Rule, bool) {
+	if rule, ok := p.absent[child(dir, name)]; ok {
+		return rule, true
+	}
+	rule, ok := p.folded[child(dir, lowerASCII(name))]
+	return rule, ok
+}
+
+// creates finds the missing allowWrite entry that a path is, leads to or lies in.
+func (p *Policy) creates(path string) (Rule, bool) {
+	if rule, ok := p.toCreatable[path]; ok {
+		return rule, true
+	}
+	for ; path != "/"; path = parentOf(path) {
+		if rule, ok := p.creatable[path]; ok {
+			return rule, true
+		}
+	}
+	return Rule{}, false
 }
 
 // decideRemove: a place is a mount point and cannot go; neither can a pin.
 func (p *Policy) decideRemove(d *Decision) {
-	if _, ok := p.byPath[d.Path]; ok && d.Path != "/" {
-		d.Errno, d.Rule = "EBUSY", d.Place.WriteRule
-		if s := p.StateAt(parentOf(d.Path)); !s.Write && !s.Scratch {
-			d.Errno = "EROFS" // the directory's own refusal comes first
-		}
-		return
-	}
-	for _, pin := range p.Pins {
-		if pin.Path == d.Path {
-			d.Errno = "EBUSY"
-			return
-		}
-	}
+	at := d.Place
+	_, isPlace := p.byPath[d.Path]
 	d.Place = p.StateAt(parentOf(d.Path))
 	p.decideWrite(d)
+	if d.Errno == "" && (isPlace || p.pins[d.Path]) {
+		d.Errno = "EBUSY"
+		if d.Rule = at.WriteRule; at.View != Host {
+			d.Rule = at.Rule
+		}
+	}
 }

@@ -3,7 +3,6 @@ package policy
 import (
 	"cmp"
 	"slices"
-	"strings"
 )
 
 // state is what holds at a path and beneath it.
@@ -21,96 +20,127 @@ func (s state) write() bool { return s.view == Host && s.root && !s.deny }
 
 // finish computes, from what the lists say, the final state of every place.
 // The marks are visited parents first; each inherits from the nearest one above.
-func (r *resolver) finish() (*Policy, error) {
-	marks := make([]*mark, 0, len(r.nodes)+1)
+func (r *resolver) finish() *Policy {
 	if _, ok := r.nodes["/"]; !ok {
 		info, _ := r.fs.Lstat("/")
 		r.nodes["/"] = &mark{path: "/", info: info}
 	}
+	marks := make([]*mark, 0, len(r.nodes))
 	for _, n := range r.nodes {
 		marks = append(marks, n)
 	}
 	slices.SortFunc(marks, func(a, b *mark) int { return comparePaths(a.path, b.path) })
-	states := make(map[string]state, len(marks))
+	r.states = make(map[string]state, len(marks))
 	p := r.out
 	for _, n := range marks {
-		above := nearestState(states, n.path)
+		above := r.stateAbove(n.path)
 		s, ok := above.step(n)
 		if !ok {
 			continue // nothing beneath a masked or locked place has a state of its own
 		}
-		// Inside a hidden directory there is nothing that could be denied again.
-		stillHidden := above.view == Hidden && s.view == Hidden
-		place := s.place(n)
-		if n.path == "/" || !stillHidden && differs(above.emitted, place) {
+		if place := s.place(n); n.path == "/" || above.emitted.changesTo(place) {
 			p.Places = append(p.Places, place)
 			s.emitted = place
 		}
-		states[n.path] = s
+		r.states[n.path] = s
 	}
 	p.index()
 	r.addTopLevel()
 	r.addAbsent()
 	r.addPins()
 	r.keepCreatable()
+	r.warnCovered(marks)
 	p.index()
-	return p, nil
+	return p
 }
 
 // comparePaths orders parents before children and keeps subtrees together.
 func comparePaths(a, b string) int {
-	return cmp.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
-}
-
-func nearestState(states map[string]state, p string) state {
-	for p != "/" {
-		p = parentOf(p)
-		if s, ok := states[p]; ok {
-			return s
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return cmp.Compare(rank(a[i]), rank(b[i]))
 		}
 	}
-	return state{}
+	return cmp.Compare(len(a), len(b))
+}
+
+// rank puts the separator before every byte that a name can hold.
+func rank(c byte) byte {
+	if c == '/' {
+		return 0
+	}
+	return c
+}
+
+// stateAbove returns the state that a path inherits.
+func (r *resolver) stateAbove(p string) state {
+	if p == "/" {
+		return state{}
+	}
+	return r.stateOf(parentOf(p))
+}
+
+// stateOf returns the state of a path of which the lists may say nothing.
+func (r *resolver) stateOf(p string) state {
+	for {
+		if s, ok := r.states[p]; ok {
+			return s
+		}
+		if p == "/" {
+			return state{}
+		}
+		p = parentOf(p)
+	}
 }
 
 // step applies what the lists say about one path to the state above it.
 func (s state) step(n *mark) (state, bool) {
+	if n.own && (n.deny || s.view != Host) {
+		return state{view: Host, rule: builtIn(n.path), deny: true, denyRule: builtIn(n.path), emitted: s.emitted}, true
+	}
 	if s.view == Masked || s.locked {
 		return s, false
-	}
-	if n.root {
-		s.root, s.rootRule = true, n.rootRule
 	}
 	if n.writeDeny && !s.deny {
 		s.deny, s.denyRule = true, n.writeDenyRule
 	}
-	restore := n.allowRead || n.root && !n.weak
-	if n.deny && n.info.Kind != Dir {
-		restore = n.allowRead // a single file is shown only by its own name
-	}
-	inHidden := s.view == Hidden
-	switch {
-	case n.deny && n.locked:
-		s.locked, s.rule = true, n.denyRule
-		if !inHidden {
-			s.view = hiddenView(n.info.Kind)
-		}
-	case n.deny && !restore && !inHidden:
-		s.view, s.rule = hiddenView(n.info.Kind), n.denyRule
-	case restore:
-		s.view = Host
-		s.rule = n.rootRule
-		if n.allowRead {
-			s.rule = n.allowRule
-		}
+	s.look(n)
+	// A convenience is dropped where it lies in something hidden.
+	if n.root && (!n.weak || s.view == Host) {
+		s.root, s.rootRule = true, n.rootRule
 	}
 	return s, true
 }
 
-func hiddenView(k Kind) View {
-	if k == Dir {
-		return Hidden
+// look decides what is visible. At one path an allow undoes the deny of a
+// directory; that of a file yields only to an allowRead of the very file.
+func (s *state) look(n *mark) {
+	dir := n.info.Kind == Dir
+	shown := n.allowRead || n.root && !n.weak && (dir || !n.deny)
+	switch {
+	case n.deny && n.locked:
+		s.locked, s.rule = true, n.denyRule
+		s.hide(dir)
+	case shown:
+		if s.rule = n.allowRule; !n.allowRead {
+			s.rule = n.rootRule
+		}
+		s.view = Host
+	case n.deny:
+		s.rule = n.denyRule
+		s.hide(dir)
 	}
-	return Masked
+}
+
+// hide: what lies in a hidden directory is gone already.
+func (s *state) hide(dir bool) {
+	switch {
+	case s.view == Hidden:
+	case dir:
+		s.view = Hidden
+	default:
+		s.view = Masked
+	}
 }
 
 func (s state) place(n *mark) Place {
@@ -125,8 +155,11 @@ func (s state) place(n *mark) Place {
 	return p
 }
 
-func differs(above, p Place) bool {
-	return above.View != p.View || above.Write != p.Write || above.Scratch != p.Scratch
+// changesTo reports whether a deeper place must be listed. In a hidden directory
+// there is nothing that a deeper rule could act on until something is shown
+// again, so whether it takes writes is no difference.
+func (p Place) changesTo(deeper Place) bool {
+	return p.View != deeper.View || p.Write != deeper.Write
 }
 
 // index rebuilds the lookup tables.
@@ -135,20 +168,58 @@ func (p *Policy) index() {
 	for i, place := range p.Places {
 		p.byPath[place.Path] = i
 	}
-	p.missing = make(map[string]int, len(p.Absent))
-	for i, a := range p.Absent {
-		p.missing[absentKey(a.Parent, a.Name)] = i
+	p.ways = map[string]bool{}
+	for _, place := range p.Places {
+		p.addWays(place.Path)
+	}
+	p.pins = make(map[string]bool, len(p.Pins))
+	for _, pin := range p.Pins {
+		p.pins[pin.Path] = true
+	}
+	p.absent, p.folded = make(map[string]Rule, len(p.Absent)), map[string]Rule{}
+	for _, a := range p.Absent {
+		p.absent[child(a.Parent, a.Name)] = a.Rule
+		if a.Fold {
+			p.folded[child(a.Parent, lowerASCII(a.Name))] = a.Rule
+		}
+	}
+	p.creatable, p.toCreatable = map[string]Rule{}, map[string]Rule{}
+	for _, c := range p.Creatable {
+		p.creatable[c.Path] = c.Rule
+		for dir := parentOf(c.Path); beneath(c.Parent, dir); dir = parentOf(dir) {
+			p.toCreatable[dir] = c.Rule
+		}
 	}
 }
 
-// absentKey folds case for every name; names that do not fold are compared again.
-func absentKey(dir, name string) string { return child(dir, strings.ToLower(name)) }
+// addWays records the directories between a place and the hidden directory that
+// it lies in.
+func (p *Policy) addWays(path string) {
+	if path == "/" || p.StateAt(parentOf(path)).View != Hidden {
+		return
+	}
+	for dir := parentOf(path); !p.ways[dir]; dir = parentOf(dir) {
+		if _, isPlace := p.byPath[dir]; isPlace {
+			return
+		}
+		p.ways[dir] = true
+	}
+}
+
+// kernelTree is the kernel's own, which stays as it is even where the whole
+// tree is writable.
+const kernelTree = "/sys"
 
 // StateAt returns the place that decides about a real path.
 func (p *Policy) StateAt(path string) Place {
+	asked := path
 	for {
 		if i, ok := p.byPath[path]; ok {
-			return p.Places[i]
+			place := p.Places[i]
+			if path == "/" && within(kernelTree, asked) {
+				return Place{Path: kernelTree, Kind: Dir, Rule: place.Rule}
+			}
+			return place
 		}
 		if path == "/" {
 			return Place{Path: "/", Kind: Dir}
@@ -158,116 +229,4 @@ func (p *Policy) StateAt(path string) Place {
 }
 
 // writable reports whether names can be created in a directory.
-func (p *Policy) writable(dir string) bool {
-	s := p.StateAt(dir)
-	return s.Write && s.View == Host
-}
-
-// addTopLevel makes the top-level directories that hold something protected
-// places of their own where "/" itself is writable: pins lie beneath a mount,
-// and the root has nothing to lie beneath.
-func (r *resolver) addTopLevel() {
-	p := r.out
-	if !p.writable("/") {
-		return
-	}
-	tops := map[string]bool{}
-	for _, pr := range r.protectedPaths() {
-		if c := components(pr); len(c) > 1 {
-			tops["/"+c[0]] = true
-		}
-	}
-	for top := range tops {
-		if _, ok := p.byPath[top]; ok {
-			continue
-		}
-		if info, err := r.fs.Lstat(top); err == nil && info.Kind == Dir {
-			s := p.Places[0]
-			p.Places = append(p.Places, Place{Path: top, Kind: Dir, Write: true, Dev: info.Dev, Ino: info.Ino, Rule: s.Rule, WriteRule: s.WriteRule})
-		}
-	}
-	slices.SortFunc(p.Places, func(a, b Place) int { return comparePaths(a.Path, b.Path) })
-	p.index()
-}
-
-// protectedPaths are the paths whose ancestors must not be moved away.
-func (r *resolver) protectedPaths() []string {
-	var all []string
-	for _, place := range r.out.Places {
-		if !place.Write {
-			all = append(all, place.Path)
-		}
-	}
-	for _, a := range r.absents {
-		all = append(all, child(a.Parent, a.Name))
-	}
-	for l := range r.links {
-		all = append(all, l)
-	}
-	return all
-}
-
-// addAbsent keeps the missing names that the command could create.
-func (r *resolver) addAbsent() {
-	p := r.out
-	seen := map[string]int{}
-	for _, a := range r.absents {
-		if !p.writable(a.Parent) {
-			continue
-		}
-		key := child(a.Parent, a.Name)
-		if i, ok := seen[key]; ok {
-			p.Absent[i].Fold = p.Absent[i].Fold || a.Fold
-			continue
-		}
-		seen[key] = len(p.Absent)
-		p.Absent = append(p.Absent, a)
-	}
-	slices.SortFunc(p.Absent, func(a, b Absent) int {
-		return cmp.Or(comparePaths(a.Parent, b.Parent), cmp.Compare(a.Name, b.Name))
-	})
-}
-
-// addPins pins what the command could move: every directory on the way to a
-// protected place whose own directory is writable, and the links themselves.
-func (r *resolver) addPins() {
-	p := r.out
-	pinned := map[string]bool{}
-	for l := range r.links {
-		if p.writable(parentOf(l)) {
-			r.pin(l, true, pinned)
-		}
-	}
-	for _, pr := range r.protectedPaths() {
-		for dir := parentOf(pr); dir != "/"; dir = parentOf(dir) {
-			if _, isPlace := p.byPath[dir]; isPlace || !p.writable(parentOf(dir)) {
-				continue
-			}
-			r.pin(dir, false, pinned)
-		}
-	}
-	slices.SortFunc(p.Pins, func(a, b Pin) int { return comparePaths(a.Path, b.Path) })
-}
-
-func (r *resolver) pin(path string, link bool, pinned map[string]bool) {
-	if pinned[path] || fresh(path) {
-		return
-	}
-	info, err := r.fs.Lstat(path)
-	if err != nil || (info.Kind == Symlink) != link {
-		return
-	}
-	pinned[path] = true
-	r.out.Pins = append(r.out.Pins, Pin{Path: path, Symlink: link, Dev: info.Dev, Ino: info.Ino})
-}
-
-// keepCreatable drops the missing allowWrite entries that need no help, because
-// the command can create them anyway, and those that a deny covers.
-func (r *resolver) keepCreatable() {
-	p := r.out
-	p.Creatable = slices.DeleteFunc(p.Creatable, func(c Creatable) bool {
-		s := p.StateAt(c.Parent)
-		denied := s.WriteRule.Setting != "" && !s.Write
-		return p.writable(c.Parent) || s.View != Host || denied || fresh(c.Parent) || within("/sys", c.Parent)
-	})
-}
+func (p *Policy) writable(dir string) bool { return p.StateAt(dir).Write }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 )
 
 // Kind is what an object of the file system is.
@@ -33,7 +34,8 @@ type Entry struct {
 	Kind Kind
 }
 
-// FS is the file system as the calling user sees it. Paths are absolute.
+// FS is the file system as the calling user sees it. Paths are absolute. Its
+// methods may be called at the same time.
 type FS interface {
 	// Lstat describes an object without following a link in the last component.
 	Lstat(path string) (Info, error)
@@ -43,8 +45,6 @@ type FS interface {
 	ReadDir(path string) ([]Entry, error)
 	// ReadFile returns a regular file of at most max bytes.
 	ReadFile(path string, max int64) ([]byte, error)
-	// Searchable reports whether the user may look names up in a directory.
-	Searchable(path string) bool
 }
 
 // OSFS returns the file system of this machine.
@@ -53,23 +53,6 @@ func OSFS() FS { return osFS{} }
 type osFS struct{}
 
 func (osFS) Readlink(path string) (string, error) { return os.Readlink(path) }
-
-func (o osFS) ReadDir(path string) ([]Entry, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	list, err := f.ReadDir(-1)
-	if err != nil {
-		return nil, err
-	}
-	entries := make([]Entry, 0, len(list))
-	for _, d := range list {
-		entries = append(entries, Entry{Name: d.Name(), Kind: kindOf(d.Type())})
-	}
-	return entries, nil
-}
 
 // ReadFile does not wait for writers of a FIFO that somebody put in the file's place.
 func (osFS) ReadFile(path string, max int64) ([]byte, error) {
@@ -84,22 +67,11 @@ func (osFS) ReadFile(path string, max int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, max))
 }
 
-func kindOf(m fs.FileMode) Kind {
-	switch {
-	case m.IsDir():
-		return Dir
-	case m.IsRegular():
-		return File
-	case m&fs.ModeSymlink != 0:
-		return Symlink
-	}
-	return Other
-}
-
 // cachedFS remembers answers for the time of one resolution, so that a policy
 // is never assembled from two states of one object, and asks once.
 type cachedFS struct {
 	FS
+	mu    sync.Mutex
 	infos map[string]cachedInfo
 }
 
@@ -108,13 +80,46 @@ type cachedInfo struct {
 	err  error
 }
 
+func newCachedFS(f FS) *cachedFS { return &cachedFS{FS: f, infos: map[string]cachedInfo{}} }
+
 func (c *cachedFS) Lstat(path string) (Info, error) {
-	if got, ok := c.infos[path]; ok {
+	c.mu.Lock()
+	got, ok := c.infos[path]
+	c.mu.Unlock()
+	if ok {
 		return got.info, got.err
 	}
 	info, err := c.FS.Lstat(path)
+	if passing(err) {
+		info, err = c.FS.Lstat(path)
+	}
+	c.mu.Lock()
 	c.infos[path] = cachedInfo{info, err}
+	c.mu.Unlock()
 	return info, err
+}
+
+func (c *cachedFS) ReadDir(path string) ([]Entry, error) {
+	entries, err := c.FS.ReadDir(path)
+	if passing(err) {
+		return c.FS.ReadDir(path)
+	}
+	return entries, err
+}
+
+// exists reports whether there is something at a path, or may be: what cannot
+// be looked at counts.
+func (c *cachedFS) exists(path string) bool {
+	_, err := c.Lstat(path)
+	return err == nil || !absent(err)
+}
+
+func (c *cachedFS) kind(path string) Kind {
+	info, err := c.Lstat(path)
+	if err != nil {
+		return Missing
+	}
+	return info.Kind
 }
 
 // absent reports whether an error means that there is no such object, rather

@@ -10,8 +10,7 @@ func (osFS) Lstat(path string) (Info, error) {
 	return Info{Kind: kindOf(fi.Mode().Type()), Mode: fi.Mode().Perm(), UID: -1}, nil
 }
 
-func (osFS) Searchable(string) bool { return true }
-
+func passing(error) bool   { return false }
 func isNotDir(error) bool  { return false }
 func isTooLong(error) bool { return false }
 

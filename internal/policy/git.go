@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -20,61 +21,75 @@ const maxModules = 16
 // protectRepository protects the repository at a root: its .git directory, what
 // a .git file points to, or the root itself if it is a bare repository. Without
 // a repository nothing is denied, so that one can be made.
-func (r *resolver) protectRepository(root string) error {
+func (r *resolver) protectRepository(root string, listing []Entry) error {
 	dotGit := child(root, ".git")
-	info, err := r.fs.Lstat(dotGit)
-	if err != nil {
-		if !absent(err) {
-			return nil
+	if looksBare(listing) {
+		if err := r.protectGitDir(root, ""); err != nil {
+			return err
 		}
-		if entries, err := r.fs.ReadDir(root); err == nil && looksBare(entries) {
-			return r.protectGitDir(root)
-		}
+	}
+	if !r.fs.exists(dotGit) {
 		return nil
 	}
 	l, err := r.land(dotGit, true)
-	if err != nil || l.done() {
-		return r.denyWrite(dotGit, builtIn(".git"), false)
+	if err == nil && !l.done() && l.info.Kind == Dir {
+		r.pinLinks(l.links)
+		return r.protectGitDir(l.path, root)
 	}
-	r.pinLinks(l.links)
-	switch {
-	case l.info.Kind == Dir:
-		return r.protectGitDir(l.path)
-	case info.Kind == File:
-		if err := r.denyWrite(dotGit, builtIn(".git"), false); err != nil {
-			return err
-		}
-		return r.protectPointed(dotGit)
+	if err := r.denyWrite(dotGit, denial{rule: builtIn(".git"), found: true}); err != nil {
+		return err
 	}
-	return r.denyWrite(dotGit, builtIn(".git"), false)
+	return r.protectPointed(dotGit, root, true)
 }
 
 // protectNestedRepository is for a .git found by the search. A pointer file is
 // left alone: git rewrites those of submodules.
 func (r *resolver) protectNestedRepository(dotGit string) error {
 	l, err := r.land(dotGit, true)
-	if err != nil || l.done() || l.info.Kind != Dir {
+	switch {
+	case err != nil || l.done():
 		return nil //nolint:nilerr // not a repository
+	case l.info.Kind == File:
+		return r.protectPointed(dotGit, parentOf(dotGit), false)
+	case l.info.Kind != Dir || !r.fs.exists(child(l.path, "HEAD")):
+		return nil
 	}
 	r.pinLinks(l.links)
-	if _, err := r.fs.Lstat(child(l.path, "HEAD")); err != nil {
-		return nil //nolint:nilerr // not a repository
-	}
-	return r.protectGitDir(l.path)
+	return r.protectGitDir(l.path, parentOf(dotGit))
 }
 
-// protectGitDir protects one git directory, existing names or not.
-func (r *resolver) protectGitDir(dir string) error {
+// checkout is a git directory with a directory that is checked out from it.
+type checkout struct{ dir, worktree string }
+
+// protectGitDir protects one git directory, existing names or not. worktree is
+// the directory that is checked out from it, where that is known.
+func (r *resolver) protectGitDir(dir, worktree string) error {
+	key := checkout{dir, worktree}
+	if r.repositories[key] {
+		return nil
+	}
+	known := r.repositories[checkout{dir: dir}]
+	r.repositories[key], r.repositories[checkout{dir: dir}] = true, true
+	// What the configuration names depends on the work tree.
+	if err := r.protectConfigured(dir, worktree); err != nil {
+		return err
+	}
+	if err := r.protectCommon(dir, worktree); err != nil || known {
+		return err
+	}
+	return r.protectGitNames(dir)
+}
+
+func (r *resolver) protectGitNames(dir string) error {
+	if err := r.stopped(r.ctx.Err()); err != nil {
+		return err
+	}
 	names := []string{"hooks", "commondir"}
 	if !r.in.Config.Filesystem.AllowGitConfig {
 		names = append(names, "config", "config.worktree")
 	}
 	for _, name := range names {
-		rule := builtIn(".git/" + name)
-		if strings.HasPrefix(name, "config") {
-			rule.Cure = "set filesystem.allowGitConfig to true"
-		}
-		if err := r.denyWrite(child(dir, name), rule, true); err != nil {
+		if err := r.denyWrite(child(dir, name), gitDenial(name)); err != nil {
 			return err
 		}
 	}
@@ -82,6 +97,14 @@ func (r *resolver) protectGitDir(dir string) error {
 		return err
 	}
 	return r.protectModules(child(dir, "modules"), 0)
+}
+
+func gitDenial(name string) denial {
+	rule := builtIn(".git/" + name)
+	if strings.HasPrefix(name, "config") {
+		rule.Cure = "set filesystem.allowGitConfig to true"
+	}
+	return denial{rule: rule, fold: true, found: true}
 }
 
 // protectWorktrees keeps existing worktrees from being pointed at other hooks
@@ -95,8 +118,12 @@ func (r *resolver) protectWorktrees(dir string) error {
 		if ent.Kind != Dir {
 			continue
 		}
-		for _, name := range []string{"commondir", "config.worktree"} {
-			if err := r.denyWrite(child(child(dir, ent.Name), name), builtIn(".git/worktrees/*/"+name), true); err != nil {
+		names := []string{"commondir"}
+		if !r.in.Config.Filesystem.AllowGitConfig {
+			names = append(names, "config.worktree")
+		}
+		for _, name := range names {
+			if err := r.denyWrite(child(child(dir, ent.Name), name), gitDenial(name)); err != nil {
 				return err
 			}
 		}
@@ -107,7 +134,7 @@ func (r *resolver) protectWorktrees(dir string) error {
 // protectModules protects the git directories of submodules, whose names may
 // hold slashes and thus be any number of directories deep.
 func (r *resolver) protectModules(dir string, depth int) error {
-	if err := r.stopped(); err != nil || depth > maxModules {
+	if err := r.stopped(r.ctx.Err()); err != nil || depth > maxModules {
 		return err
 	}
 	entries, err := r.fs.ReadDir(dir)
@@ -119,8 +146,8 @@ func (r *resolver) protectModules(dir string, depth int) error {
 			continue
 		}
 		sub := child(dir, ent.Name)
-		if r.looksLikeGitDir(sub) {
-			err = r.protectGitDir(sub)
+		if r.holdsAny(sub, "HEAD", "config", "hooks", "objects") {
+			err = r.protectGitDir(sub, "")
 		} else {
 			err = r.protectModules(sub, depth+1)
 		}
@@ -135,45 +162,38 @@ func (r *resolver) unreadableMetadata(dir string, err error) error {
 	if absent(err) {
 		return nil
 	}
-	return r.denyWrite(dir, builtIn(baseOf(dir)), false)
+	return r.denyWrite(dir, denial{rule: builtIn(".git/" + baseOf(dir)), found: true})
 }
 
-func (r *resolver) looksLikeGitDir(dir string) bool {
-	for _, name := range []string{"HEAD", "config", "hooks", "objects"} {
-		if _, err := r.fs.Lstat(child(dir, name)); err == nil {
-			return true
-		}
-	}
-	return false
+func (r *resolver) holdsAny(dir string, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return r.fs.exists(child(dir, name)) })
 }
 
 // looksBare reports whether a directory is a repository without a work tree.
 func looksBare(entries []Entry) bool {
 	var head, objects, refs bool
 	for _, e := range entries {
+		dir := e.Kind == Dir || e.Kind == Symlink
 		head = head || e.Name == "HEAD"
-		objects = objects || e.Name == "objects" && e.Kind == Dir
-		refs = refs || e.Name == "refs" && e.Kind == Dir
+		objects = objects || e.Name == "objects" && dir
+		refs = refs || e.Name == "refs" && dir
 	}
 	return head && objects && refs
 }
 
-// protectPointed protects the git directory that a .git file names, and the
-// common directory that that one names.
-func (r *resolver) protectPointed(pointer string) error {
+// protectPointed protects the git directory that a .git file names. With missing
+// set, one that does not exist is protected as well.
+func (r *resolver) protectPointed(pointer, worktree string, missing bool) error {
 	data, err := r.fs.ReadFile(pointer, maxPointer)
 	if err != nil {
-		return nil //nolint:nilerr // the file itself is denied; git cannot follow it either
+		return nil //nolint:nilerr // git cannot follow it either
 	}
 	target, ok := bytes.CutPrefix(data, []byte("gitdir: "))
 	if !ok {
 		return nil
 	}
 	for _, dir := range pointed(parentOf(pointer), target) {
-		if err := r.protectNamedGitDir(dir); err != nil {
-			return err
-		}
-		if err := r.protectCommon(dir); err != nil {
+		if err := r.protectNamedGitDir(dir, worktree, missing); err != nil {
 			return err
 		}
 	}
@@ -200,21 +220,26 @@ func pointed(base string, text []byte) []string {
 // protectNamedGitDir protects a git directory that a file names. A target that
 // exists and is no git directory is left alone: the content of a file must not
 // aim a deny anywhere.
-func (r *resolver) protectNamedGitDir(dir string) error {
+func (r *resolver) protectNamedGitDir(dir, worktree string, missing bool) error {
 	l, err := r.land(dir, true)
 	switch {
 	case err != nil:
 		return nil //nolint:nilerr // leads nowhere
-	case l.closed != "", l.first != "":
-		return r.denyWrite(dir, builtIn("git directory"), false)
-	case l.fileInWay || l.info.Kind != Dir || !r.looksLikeGitDir(l.path):
+	case l.closed != "" || l.first != "":
+		if !missing {
+			return nil
+		}
+		return r.denyWrite(dir, denial{rule: builtIn("git directory"), found: true})
+	case l.fileInWay || l.info.Kind != Dir || !r.holdsAny(l.path, "HEAD", "objects"):
 		return nil
 	}
 	r.pinLinks(l.links)
-	return r.protectGitDir(l.path)
+	return r.protectGitDir(l.path, worktree)
 }
 
-func (r *resolver) protectCommon(dir string) error {
+// protectCommon protects the directory that a git directory shares hooks and
+// configuration with.
+func (r *resolver) protectCommon(dir, worktree string) error {
 	file := child(dir, "commondir")
 	info, err := r.fs.Lstat(file)
 	if err != nil {
@@ -223,12 +248,12 @@ func (r *resolver) protectCommon(dir string) error {
 	data, err := r.fs.ReadFile(file, maxPointer)
 	if err != nil {
 		if info.Kind == File {
-			return &Error{Code: "git_metadata_unreadable", Setting: "built-in protection", Entry: file, Reason: "it says where hooks and configuration are, and cannot be read", Err: err}
+			return &Error{Code: "git_metadata_unreadable", Setting: builtInSetting, Entry: file, Reason: "it says where hooks and configuration are, and cannot be read; make it readable", Err: err}
 		}
 		return nil
 	}
 	for _, common := range pointed(dir, data) {
-		if err := r.protectNamedGitDir(common); err != nil {
+		if err := r.protectNamedGitDir(common, worktree, true); err != nil {
 			return err
 		}
 	}

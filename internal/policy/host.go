@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"strconv"
 
@@ -21,12 +22,14 @@ const (
 
 // Reasons that are shown to the command's programs and recorded.
 const (
+	ReasonNoPolicy   = "sandbox policy unavailable"
 	ReasonMalformed  = "malformed host"
 	ReasonDenied     = "host is on the deny list"
 	ReasonNotAllowed = "host is not on the allow list"
 )
 
-// Hosts is the part of a policy that decides about connections. It is immutable.
+// Hosts is the part of a policy that decides about connections. It is
+// immutable. A nil Hosts denies everything.
 type Hosts struct {
 	allow, deny *hostname.Set
 	reasons     map[string]string
@@ -34,7 +37,8 @@ type Hosts struct {
 	ranges      []netip.Prefix
 }
 
-// NewHosts builds the host lists of a configuration.
+// NewHosts builds the host lists of a configuration. The error names the
+// setting and the entry that cannot be used.
 func NewHosts(cfg *config.Config) (*Hosts, error) {
 	n := &cfg.Network
 	allow, err := parseAll("network.allowedDomains", n.AllowedDomains, hostname.ParseAllow)
@@ -45,7 +49,7 @@ func NewHosts(cfg *config.Config) (*Hosts, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hosts{allow: allow, deny: deny, reasons: n.DeniedDomainReasons, strict: n.StrictAllowlist}
+	h := &Hosts{allow: allow, deny: deny, reasons: maps.Clone(n.DeniedDomainReasons), strict: n.StrictAllowlist}
 	for i, text := range n.DeniedResolvedAddresses {
 		r, err := hostname.ParseRange(text)
 		if err != nil {
@@ -72,7 +76,8 @@ func parseAll(setting string, entries []string, parse func(string) (hostname.Pat
 type HostDecision struct {
 	Verdict Verdict
 	// Host is the canonical host; empty when it is malformed.
-	Host   string
+	Host string
+	// Reason says why the destination is not allowed; empty for Allow.
 	Reason string
 	Rule   Rule
 }
@@ -80,37 +85,50 @@ type HostDecision struct {
 // Decide judges a destination as a client wrote it. perCommand are hosts that
 // only this command may reach; nil for none.
 func (h *Hosts) Decide(host string, port int, perCommand *hostname.Set) HostDecision {
+	if h == nil {
+		return HostDecision{Reason: ReasonNoPolicy, Rule: Rule{Setting: "built-in"}}
+	}
 	canonical, err := hostname.Canonical(host)
 	if err != nil {
 		return HostDecision{Reason: ReasonMalformed, Rule: Rule{Setting: "built-in"}}
 	}
-	d := HostDecision{Host: canonical}
-	if i, ok := h.deny.Match(canonical, port); ok {
-		entry := h.deny.Pattern(i).String()
-		d.Reason = ReasonDenied
-		if text := h.reasons[entry]; text != "" {
-			d.Reason = text
-		}
-		d.Rule = Rule{Setting: "network.deniedDomains[" + strconv.Itoa(i) + "]", Entry: entry, Cure: fmt.Sprintf("remove %q from network.deniedDomains", entry)}
-		return d
+	if reason, rule, denied := h.Denied(canonical, port); denied {
+		return HostDecision{Host: canonical, Reason: reason, Rule: rule}
 	}
 	if i, ok := h.allow.Match(canonical, port); ok {
-		d.Verdict = Allow
-		d.Rule = Rule{Setting: "network.allowedDomains[" + strconv.Itoa(i) + "]", Entry: h.allow.Pattern(i).String()}
-		return d
+		return HostDecision{Verdict: Allow, Host: canonical, Rule: listRule("network.allowedDomains", i, h.allow)}
 	}
-	d.Reason = ReasonNotAllowed
+	d := HostDecision{Host: canonical, Reason: ReasonNotAllowed}
+	if !h.strict {
+		if i, ok := perCommand.Match(canonical, port); ok {
+			return HostDecision{Verdict: Allow, Host: canonical, Rule: Rule{Setting: "the command's own list", Entry: perCommand.Pattern(i).String()}}
+		}
+		d.Verdict = Ask
+	}
 	d.Rule = Rule{Setting: "network.allowedDomains", Cure: fmt.Sprintf("add %q to network.allowedDomains", entryFor(canonical))}
-	if h.strict {
-		return d
-	}
-	if i, ok := perCommand.Match(canonical, port); ok {
-		d.Verdict, d.Reason = Allow, ""
-		d.Rule = Rule{Setting: "the command's own list", Entry: perCommand.Pattern(i).String()}
-		return d
-	}
-	d.Verdict = Ask
 	return d
+}
+
+// Denied looks a canonical host up in the deny list alone, and says which entry
+// refuses it and why. What other lists say is not consulted.
+func (h *Hosts) Denied(canonical string, port int) (reason string, rule Rule, denied bool) {
+	if h == nil {
+		return "", Rule{}, false
+	}
+	i, ok := h.deny.Match(canonical, port)
+	if !ok {
+		return "", Rule{}, false
+	}
+	rule = listRule("network.deniedDomains", i, h.deny)
+	rule.Cure = fmt.Sprintf("remove %q from network.deniedDomains", rule.Entry)
+	if reason = h.reasons[rule.Entry]; reason == "" {
+		reason = ReasonDenied
+	}
+	return reason, rule, true
+}
+
+func listRule(list string, i int, entries *hostname.Set) Rule {
+	return Rule{Setting: list + "[" + strconv.Itoa(i) + "]", Entry: entries.Pattern(i).String()}
 }
 
 // entryFor is the list entry that names a canonical host.

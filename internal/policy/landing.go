@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,9 @@ type landing struct {
 	// parent and first are, for a missing object, the deepest existing
 	// directory and the first missing name.
 	parent, first string
+	// upward says that ".." follows the missing name, so that path does not lie
+	// beneath it.
+	upward bool
 	// links are the places of the symbolic links that were followed.
 	links []string
 	// closed is a directory on the way that cannot be searched; path is then
@@ -28,9 +32,30 @@ type landing struct {
 	fileInWay bool
 }
 
-// land follows p as the kernel would. Missing names at the end are kept, so
-// that a dangling link leads to the name it would create.
+// circular reports whether a landing that failed went round in a circle, rather
+// than along a chain that is too long.
+func (l landing) circular() bool {
+	sorted := slices.Sorted(slices.Values(l.links))
+	return len(slices.Compact(sorted)) < len(l.links)
+}
+
+// done reports that the way ended before an object was found.
+func (l *landing) done() bool { return l.closed != "" || l.first != "" || l.fileInWay }
+
+// lookups is the part of FS that following a path needs.
+type lookups interface {
+	Lstat(path string) (Info, error)
+	Readlink(path string) (string, error)
+}
+
 func (r *resolver) land(p string, followLast bool) (landing, error) {
+	return land(r.fs, p, followLast)
+}
+
+// land follows p as the kernel would. Missing names at the end are kept, so
+// that a dangling link leads to the name it would create. With an error the
+// landing holds the links seen so far.
+func land(fs lookups, p string, followLast bool) (landing, error) {
 	l := landing{path: "/"}
 	rest := components(p)
 	for len(rest) > 0 {
@@ -43,13 +68,13 @@ func (r *resolver) land(p string, followLast bool) (landing, error) {
 			l.path = parentOf(l.path)
 			continue
 		}
-		more, err := r.landStep(&l, name, rest, followLast)
+		more, err := l.step(fs, name, rest, followLast)
 		if err != nil || l.done() {
 			return l, err
 		}
 		rest = more
 	}
-	info, err := r.fs.Lstat(l.path)
+	info, err := fs.Lstat(l.path)
 	if err != nil {
 		l.closed = parentOf(l.path)
 		return l, nil
@@ -58,15 +83,13 @@ func (r *resolver) land(p string, followLast bool) (landing, error) {
 	return l, nil
 }
 
-func (l *landing) done() bool { return l.closed != "" || l.first != "" || l.fileInWay }
-
-// landStep moves by one name and returns what is still to go.
-func (r *resolver) landStep(l *landing, name string, rest []string, followLast bool) ([]string, error) {
+// step moves by one name and returns what is still to go.
+func (l *landing) step(fs lookups, name string, rest []string, followLast bool) ([]string, error) {
 	here := child(l.path, name)
-	info, err := r.fs.Lstat(here)
+	info, err := fs.Lstat(here)
 	switch {
 	case err != nil && absent(err):
-		l.parent, l.first = l.path, name
+		l.parent, l.first, l.upward = l.path, name, slices.Contains(rest, "..")
 		l.path = path.Clean(here + "/" + strings.Join(rest, "/"))
 		return nil, nil
 	case err != nil:
@@ -76,7 +99,7 @@ func (r *resolver) landStep(l *landing, name string, rest []string, followLast b
 		if len(l.links) >= maxLinks {
 			return nil, fmt.Errorf("%s: %w", here, errLinkCycle)
 		}
-		target, err := r.fs.Readlink(here)
+		target, err := fs.Readlink(here)
 		if err != nil {
 			l.closed, l.path = l.path, here
 			return nil, nil

@@ -2,21 +2,26 @@ package policy
 
 import (
 	"slices"
-
-	"github.com/srt-sandbox/srt/internal/glob"
+	"strings"
 )
 
 // mandatoryDenies protects the names of names.go. No list lifts them.
 func (r *resolver) mandatoryDenies() error {
-	scan := &scanner{r: r, depth: r.in.Config.SearchDepth(), seen: map[string]int{}}
-	for _, root := range r.protectedRoots() {
-		if err := r.protectNames(root); err != nil {
+	roots := r.protectedRoots()
+	s, err := r.scan(roots)
+	if err != nil {
+		return err
+	}
+	for _, root := range roots {
+		if err := r.protectNames(root, s.listings[root]); err != nil {
 			return err
 		}
-		if err := r.protectRepository(root); err != nil {
+		if err := r.protectRepository(root, s.listings[root]); err != nil {
 			return err
 		}
-		if err := scan.dir(root, 0); err != nil {
+	}
+	for _, h := range s.sorted() {
+		if err := r.judge(h); err != nil {
 			return err
 		}
 	}
@@ -24,11 +29,12 @@ func (r *resolver) mandatoryDenies() error {
 }
 
 // protectedRoots are the directories in which the names are protected even
-// where they do not exist.
+// where they do not exist: the write roots of the settings, and the working
+// directory and the home directory where one of those covers them.
 func (r *resolver) protectedRoots() []string {
 	roots := slices.Clone(r.roots)
 	for _, dir := range []string{r.in.Cwd, r.in.Home} {
-		if dir != "" && r.underUserRoot(dir) {
+		if dir != "" && r.fs.kind(dir) == Dir && slices.ContainsFunc(r.roots, func(root string) bool { return within(root, dir) }) {
 			roots = append(roots, dir)
 		}
 	}
@@ -36,114 +42,69 @@ func (r *resolver) protectedRoots() []string {
 	return slices.Compact(roots)
 }
 
-// underUserRoot leaves the temporary directory and other roots of srt's own out.
-func (r *resolver) underUserRoot(p string) bool {
-	for _, root := range r.roots {
-		if within(root, p) {
-			return true
+// protectNames protects the names of one root, whose listing tells which exist;
+// without a listing each is looked for.
+func (r *resolver) protectNames(root string, listing []Entry) error {
+	names := protectedEverywhere()
+	if root == r.in.Home {
+		names = append(names, r.homeNames(root)...)
+	}
+	existing := map[string][]string{}
+	for _, ent := range listing {
+		if strings.HasPrefix(ent.Name, ".") {
+			folded := lowerASCII(ent.Name)
+			existing[folded] = append(existing[folded], ent.Name)
 		}
 	}
-	return false
-}
-
-func builtIn(name string) Rule { return Rule{Setting: "built-in protection", Entry: name} }
-
-func (r *resolver) protectNames(root string) error {
-	for _, list := range [][]string{protectedFiles[:], protectedDirs[:], protectedSettings[:]} {
-		for _, name := range list {
-			if err := r.denyWrite(child(root, name), builtIn(name), true); err != nil {
+	for _, name := range names {
+		d := denial{rule: builtIn(name), fold: true, found: true}
+		first, rest, _ := strings.Cut(name, "/")
+		spellings := existing[lowerASCII(first)]
+		if listing == nil {
+			spellings = []string{first}
+		}
+		for _, s := range spellings {
+			if err := r.denyWrite(child(root, s)+prefixed(rest), d); err != nil {
 				return err
 			}
 		}
+		if !slices.Contains(spellings, first) {
+			r.forbid(landing{parent: root, first: first, path: child(root, name)}, d.rule, true, false)
+		}
 	}
-	if root != r.in.Home {
-		return nil
-	}
+	return nil
+}
+
+func (r *resolver) homeNames(home string) []string {
+	var names []string
 	for _, name := range protectedInHome {
-		if info, err := r.fs.Lstat(parentOf(child(root, name))); err == nil && info.Kind == Dir {
-			if err := r.denyWrite(child(root, name), builtIn(name), true); err != nil {
-				return err
-			}
+		first, rest, _ := strings.Cut(name, "/")
+		if rest == "" || r.fs.exists(child(home, first)) {
+			names = append(names, name)
 		}
 	}
-	return nil
-}
-
-// scanner looks for existing protected names below a root. Ignore files have no
-// say in it: a command could write one.
-type scanner struct {
-	r     *resolver
-	depth int
-	seen  map[string]int // directory → least depth it was searched at
-}
-
-// dir searches one directory. depth is the number of directories between the
-// root and the names in it; what is in the root itself is protected already.
-func (s *scanner) dir(dir string, depth int) error {
-	if at, ok := s.seen[dir]; ok && at <= depth {
-		return nil
-	}
-	s.seen[dir] = depth
-	if err := s.r.stopped(); err != nil {
-		return err
-	}
-	entries, err := s.r.fs.ReadDir(dir)
-	if err != nil {
-		return s.unreadable(dir, err)
-	}
-	if depth > 0 && depth <= s.depth-2 && looksBare(entries) {
-		if err := s.r.protectGitDir(dir); err != nil {
-			return err
-		}
-	}
-	for _, ent := range entries {
-		if err := s.entry(dir, ent, depth); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *scanner) entry(dir string, ent Entry, depth int) error {
-	path := child(dir, ent.Name)
-	if depth > 0 {
-		if err := s.judge(path, ent, depth); err != nil {
-			return err
-		}
-	}
-	if ent.Kind != Dir || ent.Name == unsearchedDir || ent.Name == ".git" || fresh(path) || within("/sys", path) {
-		return nil
-	}
-	if depth+1 < s.depth {
-		return s.dir(path, depth+1)
-	}
-	return nil
+	return names
 }
 
 // judge protects a name that the search met.
-func (s *scanner) judge(path string, ent Entry, depth int) error {
-	if protectedFile(ent.Name) {
-		return s.r.denyWrite(path, builtIn(ent.Name), true)
+func (r *resolver) judge(h hit) error {
+	d := denial{rule: builtIn(baseOf(h.path)), fold: true, found: true}
+	switch h.kind {
+	case hitUnreadable:
+		return r.unreadable(h.path)
+	case hitBare:
+		return r.protectGitDir(h.path, "")
+	case hitGit:
+		return r.protectNestedRepository(h.path)
+	case hitFile:
+		return r.denyWrite(h.path, d)
 	}
-	if depth > s.depth-2 {
-		return nil
-	}
-	if ent.Name == ".git" {
-		return s.r.protectNestedRepository(path)
-	}
-	below, found := protectedUnder(ent.Name)
-	if !found {
-		return nil
-	}
-	for _, rest := range below {
-		target := path
-		if rest != "" {
-			target = child(path, rest)
-			if _, err := s.r.fs.Lstat(target); err != nil {
-				continue
-			}
+	for _, rest := range protectedUnder(baseOf(h.path)) {
+		target := h.path + prefixed(rest)
+		if rest != "" && !r.fs.exists(target) {
+			continue
 		}
-		if err := s.r.denyWrite(target, builtIn(ent.Name), true); err != nil {
+		if err := r.denyWrite(target, d); err != nil {
 			return err
 		}
 	}
@@ -151,23 +112,16 @@ func (s *scanner) judge(path string, ent Entry, depth int) error {
 }
 
 // unreadable denies a directory of the caller's own whose contents cannot be
-// judged: the command could open it again.
-func (s *scanner) unreadable(dir string, err error) error {
-	info, statErr := s.r.fs.Lstat(dir)
-	if absent(err) || statErr != nil || info.UID != s.r.in.UID {
-		return nil
+// judged: the command could open it again. Where not even the directory can be
+// looked at, the one that keeps it closed is denied.
+func (r *resolver) unreadable(dir string) error {
+	l, err := r.land(dir, true)
+	if err == nil && l.closed != "" {
+		l, err = r.land(l.closed, true)
 	}
-	return s.r.denyWrite(dir, builtIn("unreadable directory"), false)
-}
-
-// WriteWarnings lists the entries of a configuration whose patterns are not
-// enforced for files that appear later. It does not look at the disk.
-func WriteWarnings(in Input) []string {
-	var all []string
-	for _, e := range append(slices.Clone(in.Config.Filesystem.AllowWrite), in.Config.Filesystem.DenyWrite...) {
-		if !e.Literal && glob.HasMeta(trimSubtree(e.Path)) {
-			all = append(all, e.Path)
-		}
+	if err != nil || l.done() || l.info.UID != r.in.UID {
+		return nil //nolint:nilerr // gone, or not the caller's to open
 	}
-	return all
+	r.protect(l, builtIn("unreadable directory"))
+	return nil
 }

@@ -9,7 +9,12 @@ import "strings"
 // searched for.
 //
 // The first line of each group is the list of the TypeScript srt, which nothing
-// may be taken from; the others are additions of version 1 of this table.
+// may be taken from; the others are additions. Version 2 of this table added
+// the names of the home directory.
+//
+// Left out on purpose, because everyday work changes them and they run nothing
+// by themselves: package manifests and lock files, Makefiles, workflows of CI
+// systems, .env files, settings of compilers and linters.
 
 // protectedFiles are shell start-up files, git configuration, and files that
 // make tools run programs.
@@ -29,10 +34,19 @@ var protectedDirs = [...]string{
 // protectedSettings are single files below a directory that is otherwise free.
 var protectedSettings = [...]string{".claude/settings.json", ".claude/settings.local.json"}
 
-// protectedInHome are additional names in the home directory. They are looked at
-// only where the directory that holds them exists, so that unrelated programs
-// can still make it.
-var protectedInHome = [...]string{".config/fish"}
+// protectedInHome are additional names in the home directory. Those with a
+// directory count only where their first directory exists, so that unrelated
+// programs can still make it.
+var protectedInHome = [...]string{
+	".config/fish", ".config/git", ".config/autostart", ".config/systemd/user", ".config/environment.d",
+	".ssh/config", ".ssh/rc", ".ssh/authorized_keys", // commands of ssh; known_hosts stays free
+	".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".pam_environment", // logins
+}
+
+// protectedEverywhere lists the names of every protected directory.
+func protectedEverywhere() []string {
+	return append(append(protectedFiles[:len(protectedFiles):len(protectedFiles)], protectedDirs[:]...), protectedSettings[:]...)
+}
 
 // unsearchedDir is never searched: it holds other people's packages by the
 // ten thousand, and nobody runs tools in there.
@@ -50,15 +64,24 @@ func protectedFile(name string) bool {
 }
 
 // protectedUnder lists the protected names in a directory called name, relative
-// to the directory that holds it; "" means the directory as a whole.
-func protectedUnder(name string) (below []string, found bool) {
+// to it; "" means the directory as a whole.
+func protectedUnder(name string) []string {
+	var below []string
 	for _, list := range [][]string{protectedDirs[:], protectedSettings[:]} {
 		for _, p := range list {
 			first, rest, _ := strings.Cut(p, "/")
 			if strings.EqualFold(first, name) {
-				below, found = append(below, rest), true
+				below = append(below, rest)
 			}
 		}
 	}
-	return below, found
+	return below
+}
+
+// gitHooks are the programs that git runs from a directory of hooks.
+var gitHooks = [...]string{
+	"applypatch-msg", "commit-msg", "fsmonitor-watchman", "p4-changelist", "p4-post-changelist", "p4-pre-submit", "p4-prepare-changelist",
+	"post-applypatch", "post-checkout", "post-commit", "post-index-change", "post-merge", "post-receive", "post-rewrite", "post-update",
+	"pre-applypatch", "pre-auto-gc", "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase", "pre-receive", "prepare-commit-msg",
+	"proc-receive", "push-to-checkout", "reference-transaction", "sendemail-validate", "update",
 }

@@ -69,33 +69,53 @@ type Warning struct {
 func (w Warning) String() string { return w.Setting + " \"" + w.Entry + "\": " + w.Message }
 
 // Policy is the resolved answer to what a command may do with files. It is
-// immutable.
+// immutable and safe for concurrent use.
+//
+// The state of a path is that of the nearest place at or above it. Beneath a
+// hidden directory only places with the host's view exist; beneath a masked
+// object there is nothing.
 type Policy struct {
 	Places    []Place // parents first; the first is "/"
 	Pins      []Pin
 	Absent    []Absent
 	Creatable []Creatable
+	// MaskFiles are the real paths of the files that credentials.files lists
+	// with mode "mask". No place stands for them.
+	MaskFiles []string
 	Warnings  []Warning
 	// Disabled says that the settings switch file rules off.
 	Disabled bool
 
-	fs      FS
-	byPath  map[string]int
-	missing map[string]int // parent + "/" + name → index in Absent
+	fs     FS
+	byPath map[string]int // path → index in Places
+	// ways are the directories that lead to a place inside a hidden one.
+	ways   map[string]bool
+	pins   map[string]bool
+	absent map[string]Rule // by path
+	folded map[string]Rule // by path, ASCII letters of the name in lower case
+	// creatable are the missing paths that may be created, toCreatable the
+	// missing directories on the way to them.
+	creatable, toCreatable map[string]Rule
 }
 
 // Input is everything a policy depends on.
 type Input struct {
 	Config *config.Config
-	Cwd    string // real path
-	Home   string
-	UID    int
-	FS     FS
+	// Cwd and Home may lead through links; entries that are relative or begin
+	// with "~" mean the real directories. An empty Home makes "~" mean nothing.
+	Cwd, Home string
+	UID       int
+	FS        FS
 	// Protected files are write-denied under every spelling, existing or not.
 	Protected []string
-	// ExtraWrite are write roots that srt adds itself.
+	// ExtraWrite are write roots that srt adds itself. Protected names are not
+	// looked for in them.
 	ExtraWrite []string
-	// ScanTimeout bounds the search for protected names; zero means ten seconds.
+	// Readable are srt's own files, which stay readable (and read-only) whatever
+	// a read deny covers.
+	Readable []string
+	// ScanTimeout bounds every look at the file system together; zero means ten
+	// seconds.
 	ScanTimeout time.Duration
 }
 
@@ -134,6 +154,10 @@ func beneath(dir, p string) bool {
 // within reports whether p is dir or inside it.
 func within(dir, p string) bool { return p == dir || beneath(dir, p) }
 
+// fresh reports whether a path lies where every sandbox has file systems of its
+// own. No rule acts there.
+func fresh(p string) bool { return within("/dev", p) || within("/proc", p) }
+
 // parentOf returns the directory that holds p; "/" holds itself.
 func parentOf(p string) string {
 	i := strings.LastIndexByte(p, '/')
@@ -154,4 +178,19 @@ func child(dir, name string) string {
 
 func components(p string) []string {
 	return strings.FieldsFunc(p, func(r rune) bool { return r == '/' })
+}
+
+// lowerASCII folds the letters A to Z. Unlike Unicode folding it never makes two
+// different names of a case-sensitive tree equal by accident of the alphabet.
+func lowerASCII(s string) string {
+	if strings.IndexFunc(s, func(c rune) bool { return 'A' <= c && c <= 'Z' }) < 0 {
+		return s
+	}
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
 }

@@ -459,33 +459,3 @@ func TestNUL(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
-
-func BenchmarkDecide(b *testing.B) {
-	for _, n := range []int{10, 10_000} {
-		dir := b.TempDir()
-		cfg := config.Default()
-		cfg.Filesystem.AllowWrite = entries(".")
-		for i := range n {
-			f := filepath.Join(dir, fmt.Sprint("d", i%100), fmt.Sprint("f", i))
-			if err := os.MkdirAll(filepath.Dir(f), 0o755); err != nil {
-				b.Fatal(err)
-			}
-			if err := os.WriteFile(f, nil, 0o644); err != nil {
-				b.Fatal(err)
-			}
-			cfg.Filesystem.DenyWrite = append(cfg.Filesystem.DenyWrite, config.PathEntry{Path: f})
-		}
-		p, err := Resolve(b.Context(), Input{Config: cfg, Cwd: dir, Home: "/nonexistent", UID: os.Getuid(), FS: OSFS()})
-		if err != nil {
-			b.Fatal(err)
-		}
-		target := filepath.Join(dir, "d1", "f1")
-		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
-			for b.Loop() {
-				if p.StateAt(target).Write {
-					b.Fatal("the denied file is writable")
-				}
-			}
-		})
-	}
-}
