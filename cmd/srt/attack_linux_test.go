@@ -374,7 +374,7 @@ func newSandboxed(t *testing.T, uid int, settings string) *sandboxed {
 func (s *sandboxed) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.binary, append([]string{"--settings", s.settings}, args...)...)
 	cmd.Dir = s.dir
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + s.home, "TMPDIR=" + s.tmp}
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + s.home, "TMPDIR=" + s.tmp, "GORACE=" + os.Getenv("GORACE")}
 	if os.Getuid() == 0 && s.uid != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(s.uid), Gid: uint32(s.uid)}}
 	}
