@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,55 +12,102 @@ import (
 
 var errBadChunk = errors.New("malformed chunked body")
 
-// maxTrailer bounds the trailer section of a chunked body.
-const maxTrailer = maxHead
+// body reads one message's body without its framing. Read returns io.EOF at the
+// proper end only: a body that is cut off is io.ErrUnexpectedEOF.
+type body struct {
+	r *bufio.Reader
+	// before is called before a read that may have to wait; nil for nothing.
+	before func()
 
-// copySized forwards exactly n bytes.
-func copySized(w io.Writer, r io.Reader, n int64) error {
-	_, err := io.CopyN(w, r, n)
+	framing  framing
+	untilEnd bool  // the end of the connection ends the body
+	left     int64 // of the body when it is sized, of the chunk when it is chunked
+	inChunk  bool  // a chunk's end is still to be read
+	done     bool
+}
+
+// newBody returns the body that a framing declares. Without a declaration a
+// request has none and a response goes on until its connection ends.
+func newBody(r *bufio.Reader, f framing, response bool) *body {
+	b := &body{r: r, framing: f, left: f.length}
+	b.untilEnd = response && !f.sized && !f.chunked
+	b.done = f.sized && f.length == 0 || !response && !f.sized && !f.chunked
+	return b
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.before != nil && !b.done {
+		b.before()
+	}
+	if !b.done && b.framing.chunked && b.left == 0 {
+		if err := b.nextChunk(); err != nil {
+			return 0, noEOF(err)
+		}
+	}
+	if b.done {
+		return 0, io.EOF
+	}
+	if !b.untilEnd && int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.r.Read(p)
+	b.left -= int64(n)
+	switch {
+	case b.untilEnd:
+		b.done = errors.Is(err, io.EOF)
+		return n, err
+	case b.framing.sized && b.left == 0:
+		b.done = true
+		return n, nil
+	case n > 0:
+		return n, nil
+	}
+	return 0, noEOF(err)
+}
+
+// noEOF turns the end of the connection into the error of a cut body.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
 	return err
 }
 
-// copyChunked forwards a chunked body chunk by chunk, with framing of its own:
-// sizes are written anew and extensions dropped. flush is called after each
-// chunk, so that streams arrive as they are sent. Trailers are dropped.
-func copyChunked(w *bufio.Writer, r *bufio.Reader) error {
-	for {
-		n, err := readChunkSize(r)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "%x\r\n", n)
-		if n == 0 {
-			if err := skipTrailer(r); err != nil {
-				return err
-			}
-			w.WriteString("\r\n")
-			return w.Flush()
-		}
-		if err := copySized(w, r, n); err != nil {
-			return err
-		}
+// nextChunk reads the end of the last chunk and the size of the next. After the
+// last one it reads the trailer, which goes no further: the filter has judged
+// the request by its head.
+func (b *body) nextChunk() error {
+	if b.inChunk {
 		var end [2]byte
-		if _, err := io.ReadFull(r, end[:]); err != nil || string(end[:]) != "\r\n" {
-			return errors.Join(errBadChunk, err)
-		}
-		w.WriteString("\r\n")
-		if err := w.Flush(); err != nil {
+		if _, err := io.ReadFull(b.r, end[:]); err != nil {
 			return err
+		}
+		if string(end[:]) != "\r\n" {
+			return errBadChunk
 		}
 	}
+	n, err := readChunkSize(b.r)
+	if err != nil {
+		return err
+	}
+	b.left, b.inChunk = n, true
+	if n == 0 {
+		if err := skipTrailer(b.r); err != nil {
+			return err
+		}
+		b.done = true
+	}
+	return nil
 }
 
 func readChunkSize(r *bufio.Reader) (int64, error) {
-	line, err := r.ReadSlice('\n')
+	text, err := readLine(r)
 	if err != nil {
-		return 0, errors.Join(errBadChunk, err)
+		return 0, err
 	}
-	text, ok := strings.CutSuffix(string(line), "\r\n")
-	size, _, _ := strings.Cut(text, ";")
+	size, _, _ := strings.Cut(string(text), ";")
 	size = strings.TrimRight(size, " \t")
-	if !ok || size == "" || strings.Trim(size, "0123456789abcdefABCDEF") != "" {
+	if size == "" || strings.Trim(size, "0123456789abcdefABCDEF") != "" {
 		return 0, errBadChunk
 	}
 	n, err := strconv.ParseInt(size, 16, 63)
@@ -69,69 +117,75 @@ func readChunkSize(r *bufio.Reader) (int64, error) {
 	return n, nil
 }
 
+// readLine reads a line without its end. It must fit the buffer.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		return nil, errBadChunk
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, ok := bytes.CutSuffix(line, []byte("\r\n"))
+	if !ok || bytes.ContainsAny(text, "\r\x00") {
+		return nil, errBadChunk
+	}
+	return text, nil
+}
+
 func skipTrailer(r *bufio.Reader) error {
-	for size := 0; size <= maxTrailer; {
-		line, err := r.ReadSlice('\n')
+	for size := 0; size <= maxHead; {
+		line, err := readLine(r)
+		if err != nil || len(line) == 0 {
+			return err
+		}
 		size += len(line)
-		if err != nil {
-			return errors.Join(errBadChunk, err)
-		}
-		if string(line) == "\r\n" {
-			return nil
-		}
 	}
 	return errBadChunk
 }
 
-// copyDecoded forwards a chunked body without its framing, to a client that
-// knows no chunks.
-func copyDecoded(w *bufio.Writer, r *bufio.Reader) error {
-	for {
-		n, err := readChunkSize(r)
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return errors.Join(skipTrailer(r), w.Flush())
-		}
-		if err := copySized(w, r, n); err != nil {
-			return err
-		}
-		if _, err := r.Discard(2); err != nil {
-			return err
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
+// copyBody forwards a body, as chunks when chunked is set, and passes on what
+// has come in before it waits for more. The errors of the two sides are apart,
+// because they mean different things: a body that cannot be read to its end is
+// not completed.
+func (s *Session) copyBody(w *bufio.Writer, b *body, chunked bool) (read, write error) {
+	buf, ok := s.buffers.Get().(*[copyBuffer]byte)
+	if !ok {
+		buf = new([copyBuffer]byte)
 	}
-}
-
-// copyUntilEnd forwards a body that the end of the connection delimits, as
-// chunks when chunked is set.
-func copyUntilEnd(w *bufio.Writer, r io.Reader, chunked bool) error {
-	buf := make([]byte, 32<<10)
+	defer s.buffers.Put(buf)
 	for {
-		n, err := r.Read(buf)
+		n, err := b.Read(buf[:])
 		if n > 0 {
-			if chunked {
-				fmt.Fprintf(w, "%x\r\n", n)
-			}
-			w.Write(buf[:n])
-			if chunked {
-				w.WriteString("\r\n")
-			}
-			if err := w.Flush(); err != nil {
-				return err
-			}
+			writePart(w, buf[:n], chunked)
 		}
 		if errors.Is(err, io.EOF) {
 			if chunked {
 				w.WriteString("0\r\n\r\n")
 			}
-			return w.Flush()
+			return nil, w.Flush()
+		}
+		if err != nil || b.r.Buffered() == 0 || chunkEnded(b) {
+			if err := w.Flush(); err != nil {
+				return nil, err
+			}
 		}
 		if err != nil {
-			return err
+			return err, nil
 		}
+	}
+}
+
+// chunkEnded tells where a sender pauses: what is buffered then may be no more
+// than the beginning of the next chunk.
+func chunkEnded(b *body) bool { return b.framing.chunked && b.left == 0 }
+
+func writePart(w *bufio.Writer, part []byte, chunked bool) {
+	if chunked {
+		fmt.Fprintf(w, "%x\r\n", len(part))
+	}
+	w.Write(part)
+	if chunked {
+		w.WriteString("\r\n")
 	}
 }

@@ -3,14 +3,9 @@ package proxy
 import (
 	"errors"
 	"io"
-	"net"
-	"strconv"
-	"strings"
-	"sync"
-	"time"
-)
 
-func itoa(n int) string { return strconv.Itoa(n) }
+	"github.com/srt-sandbox/srt/internal/policy"
+)
 
 // connect serves one CONNECT request; the connection ends with it.
 func (c *client) connect(h *head) {
@@ -19,100 +14,69 @@ func (c *client) connect(h *head) {
 		c.answer(answer{status: "400 Bad Request", close: true})
 		return
 	}
-	ctx, stop := c.watch()
-	t, no := c.s.decide(ctx, host, port, c.who)
-	var upstream net.Conn
-	var err error
-	if no == nil {
-		upstream, err = c.s.dial(ctx, t, c.who)
-	}
-	early, present := stop()
-	if !present {
-		if upstream != nil {
-			c.s.release(upstream)
-		}
-		return
-	}
+	up, early, err := c.reach(wish{protocol: protocolConnect, host: host, port: port, who: c.who})
+	var no *refusal
 	switch {
-	case no != nil:
-		c.answer(refused(no, true))
+	case errors.Is(err, errClientLeft):
 	case errors.As(err, &no):
 		c.answer(refused(no, true))
 	case err != nil:
-		c.s.o.Logger.Debug("connecting", "target", t.String(), "error", err)
 		c.answer(answer{status: "502 Bad Gateway", close: true})
 	default:
-		defer c.s.release(upstream)
-		if _, err := io.WriteString(c.conn, "HTTP/1.1 200 Connection Established\r\n\r\n"); err == nil {
-			relay(c.conn, upstream, early)
-		}
+		c.tunnel(up, "HTTP/1.1 200 Connection Established\r\n\r\n", early)
 	}
 }
 
-// splitAuthority reads host:port. Brackets hold IPv6 addresses and nothing
-// else. Without a port the default is taken, unless that is 0.
-func splitAuthority(s string, defaultPort int) (host string, port int, ok bool) {
-	host, digits := s, ""
-	if strings.HasPrefix(s, "[") {
-		end := strings.IndexByte(s, ']')
-		if end < 0 || !strings.Contains(s[:end], ":") {
-			return "", 0, false
-		}
-		host, digits = s[1:end], s[end+1:]
-		if digits != "" && digits[0] != ':' {
-			return "", 0, false
-		}
-		digits = strings.TrimPrefix(digits, ":")
-	} else if before, after, found := strings.Cut(s, ":"); found {
-		host, digits = before, after
-		if digits == "" {
-			return "", 0, false
-		}
+// tunnel tells the client that its tunnel stands, and copies.
+func (c *client) tunnel(up *leg, success string, early []byte) {
+	defer c.v.release(up.raw)
+	c.dropBuffers()
+	if _, err := io.WriteString(c.conn, success); err != nil {
+		return
 	}
-	if host == "" || strings.ContainsAny(host, "@/?#%\\*") {
-		return "", 0, false
-	}
-	if digits == "" {
-		return host, defaultPort, defaultPort != 0
-	}
-	if strings.Trim(digits, "0123456789") != "" || len(digits) > 9 {
-		return "", 0, false
-	}
-	port, err := strconv.Atoi(digits)
-	return host, port, err == nil && port >= 1 && port <= 65535
+	c.s.relay(c.conn, up.Conn, early, up.ahead)
 }
 
-// relay copies both ways until both directions ended. Each direction ends on
-// its own: the end of one is passed on, and the other goes on. Copies between
-// two TCP connections stay in the kernel, so nothing wraps them.
-func relay(client, upstream net.Conn, early []byte) {
-	var both sync.WaitGroup
-	both.Go(func() {
-		var err error
-		if len(early) > 0 {
-			_, err = upstream.Write(early)
+// reach decides about a tunnel and opens it. What the lists refuse is answered
+// at once. Everything else takes time, in which the client is watched: early
+// are the bytes that it sent meanwhile, and when it leaves nothing is dialed.
+func (c *client) reach(q wish) (up *leg, early []byte, err error) {
+	d := c.s.consult(q)
+	defer func() { c.s.report(q, d, err) }()
+	if q.protocol == protocolSOCKS && c.s.o.RefuseOpaqueTunnels {
+		return nil, nil, c.s.refuseOpaque(q, d) // whatever the destination is
+	}
+	if d.Verdict == policy.Deny {
+		_, err = c.s.settle(c.v.ctx, q, d)
+		return nil, nil, err
+	}
+	ctx, stop := c.watch(true)
+	t, err := c.s.settle(ctx, q, d)
+	if err == nil && c.s.o.RefuseOpaqueTunnels {
+		err = c.s.refuseOpaque(q, d)
+	}
+	if err == nil {
+		up, err = c.s.dial(ctx, t, q)
+	}
+	early, present := stop()
+	if up != nil && !c.v.hold(up.raw) {
+		return nil, nil, errClientLeft
+	}
+	if !present {
+		if up != nil {
+			c.v.release(up.raw)
 		}
-		if err == nil {
-			_, err = io.Copy(upstream, client)
-		}
-		endDirection(client, upstream, err)
-	})
-	both.Go(func() {
-		_, err := io.Copy(client, upstream)
-		endDirection(upstream, client, err)
-	})
-	both.Wait()
-}
-
-// drainWait is how long the other direction may go on after one failed: a side
-// that stopped reading may have sent an answer before.
-const drainWait = 2 * time.Second
-
-func endDirection(from, to net.Conn, err error) {
-	closeWrite(to)
+		return nil, nil, errClientLeft
+	}
 	if err != nil {
-		soon := time.Now().Add(drainWait)
-		_ = from.SetDeadline(soon)
-		_ = to.SetDeadline(soon)
+		c.s.o.Logger.Debug("connecting", "target", t.String(), "error", err)
 	}
+	return up, early, err
+}
+
+func (s *Session) refuseOpaque(q wish, d policy.HostDecision) *refusal {
+	return s.refuse(q, refusal{
+		kind: byOpacity, host: d.Host, reason: opaqueReason,
+		rule: policy.Rule{Setting: "network.refuseOpaqueTunnels", Cure: "set network.refuseOpaqueTunnels to false"},
+	})
 }

@@ -2,74 +2,81 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/srt-sandbox/srt/internal/policy"
 )
 
-// stagger is how long one address may stay silent before the next is tried
-// too, as RFC 8305 recommends.
-const stagger = 250 * time.Millisecond
+// leg is a connection to the next hop.
+type leg struct {
+	net.Conn
+	// raw is the connection to the machine, where Conn is TLS on it. Closing it
+	// never waits.
+	raw net.Conn
+	// ahead are bytes of the tunnel that came with an upstream proxy's answer.
+	ahead []byte
+}
+
+func newLeg(conn net.Conn) *leg { return &leg{Conn: conn, raw: conn} }
+
+// startTLS goes on in TLS with a verified server. The connection is closed when
+// that fails.
+func (l *leg) startTLS(ctx context.Context, c *tls.Config) (*leg, error) {
+	secure := tls.Client(l.Conn, c)
+	err := secure.HandshakeContext(ctx)
+	if err == nil && len(l.ahead) > 0 {
+		err = errors.New("the server spoke before the TLS handshake")
+	}
+	if err != nil {
+		l.raw.Close()
+		return nil, fmt.Errorf("opening TLS to %s: %w", c.ServerName, err)
+	}
+	l.Conn = secure
+	return l, nil
+}
 
 // dial connects to an allowed destination by the first route that applies. A
 // route that fails is the answer; no other is tried.
-func (s *Session) dial(ctx context.Context, t target, who Invocation) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialWait)
+func (s *Session) dial(ctx context.Context, t target, q wish) (*leg, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.waits.dial)
 	defer cancel()
-	var conn net.Conn
-	var err error
-	switch {
-	case s.o.MITM.handles(t.host):
-		conn, err = s.o.MITM.dial(ctx, t)
+	switch m := s.mitm.Load(); {
+	case m.handles(t.host):
+		return m.dial(ctx, t)
 	case s.o.Parent.tunnels(t.host):
-		conn, err = s.o.Parent.dial(ctx, t, s.o.Dial)
-	default:
-		conn, err = s.dialDirect(ctx, t, who)
+		return s.o.Parent.dial(ctx, t, s)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s.adopt(conn)
-}
-
-// adopt ties an upstream connection to the session's life.
-func (s *Session) adopt(conn net.Conn) (net.Conn, error) {
-	if !s.track(conn) {
-		conn.Close()
-		return nil, net.ErrClosed
-	}
-	return conn, nil
-}
-
-func (s *Session) release(conn net.Conn) {
-	s.forget(conn)
-	conn.Close()
+	return s.dialDirect(ctx, t, q)
 }
 
 // dialDirect resolves a name once, drops the addresses that the policy refuses
 // and connects to one of the rest: the address that was checked is the one that
 // is dialed.
-func (s *Session) dialDirect(ctx context.Context, t target, who Invocation) (net.Conn, error) {
-	if _, err := netip.ParseAddr(t.host); err == nil {
-		return s.o.Dial(ctx, t.String())
+func (s *Session) dialDirect(ctx context.Context, t target, q wish) (*leg, error) {
+	if t.port == 0 {
+		return nil, errors.New("there is no port 0")
+	}
+	if a, err := netip.ParseAddr(t.host); err == nil {
+		return s.dialAny(ctx, []netip.Addr{a}, t.port)
 	}
 	addrs, err := s.resolve(ctx, t.host)
 	if err != nil {
 		return nil, fmt.Errorf("resolving %s: %w", t.host, err)
 	}
 	good, classes := s.permitted(t, addrs)
-	if len(good) == 0 && len(classes) > 0 {
-		reason := policy.DescribeClasses(classes)
-		s.record(who, t.host, t.host, t.port, reason, policy.Rule{Setting: "resolved address check", Cure: cureFor(classes)})
-		return nil, &refusal{reason: reason, resolved: true, host: t.host}
+	if len(good) == 0 {
+		return nil, s.refuse(q, refusal{
+			kind: byAddress, host: t.host, reason: policy.DescribeClasses(classes),
+			rule: policy.Rule{Setting: "resolved address check", Cure: cureFor(classes)},
+		})
 	}
-	return s.dialAny(ctx, good, t.port)
+	return s.dialAny(ctx, good[:min(len(good), maxAttempts)], t.port)
 }
 
 // cureFor says what would allow a refused address, where anything would.
@@ -83,9 +90,10 @@ func cureFor(classes []policy.AddressClass) string {
 	return "add the address itself to network.allowedDomains"
 }
 
-// resolve answers localhost itself, as RFC 6761 asks: no resolver has a say.
+// resolve answers the localhost names itself, as RFC 6761 asks: no resolver has
+// a say. It never returns an empty list without an error.
 func (s *Session) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
-	if host == "localhost" {
+	if policy.IsLocalhost(host) {
 		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, nil
 	}
 	addrs, err := s.o.Lookup(ctx, host)
@@ -115,41 +123,55 @@ type dialed struct {
 
 // dialAny tries the addresses in order, the next one when the last failed or
 // stays silent, and takes the first that answers.
-func (s *Session) dialAny(ctx context.Context, addrs []netip.Addr, port int) (net.Conn, error) {
+func (s *Session) dialAny(ctx context.Context, addrs []netip.Addr, port int) (*leg, error) {
+	if len(addrs) == 1 {
+		conn, err := s.dialOne(ctx, addrs[0], port)
+		if err != nil {
+			return nil, err
+		}
+		return newLeg(conn), nil
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	results := make(chan dialed, len(addrs))
-	start := func(a netip.Addr) {
-		conn, err := s.o.Dial(ctx, net.JoinHostPort(a.String(), strconv.Itoa(port)))
-		results <- dialed{conn, err}
-	}
-	var first error
 	pending, next := 0, 0
-	defer func() { go discard(results, pending); cancel() }()
-	for next < len(addrs) || pending > 0 {
+	defer func() {
+		cancel()
+		go discard(results, pending)
+	}()
+	start := func() {
+		a := addrs[next]
+		pending++
+		next++
+		go func() {
+			conn, err := s.dialOne(ctx, a, port)
+			results <- dialed{conn, err}
+		}()
+	}
+	var failed error
+	for start(); pending > 0; {
 		var timer <-chan time.Time
 		if next < len(addrs) {
-			if pending == 0 {
-				pending++
-				go start(addrs[next])
-				next++
-				continue
-			}
-			timer = time.After(stagger)
+			timer = time.After(s.waits.stagger)
 		}
 		select {
 		case r := <-results:
 			pending--
 			if r.err == nil {
-				return r.conn, nil
+				return newLeg(r.conn), nil
 			}
-			first = errors.Join(first, r.err)
+			failed = errors.Join(failed, r.err)
+			if next < len(addrs) {
+				start()
+			}
 		case <-timer:
-			pending++
-			go start(addrs[next])
-			next++
+			start()
 		}
 	}
-	return nil, first
+	return nil, failed
+}
+
+func (s *Session) dialOne(ctx context.Context, a netip.Addr, port int) (net.Conn, error) {
+	return s.o.Dial(ctx, net.JoinHostPort(a.String(), itoa(port)))
 }
 
 // discard closes the connections of attempts that lost.

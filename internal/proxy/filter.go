@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -11,10 +12,23 @@ import (
 	"github.com/srt-sandbox/srt/internal/violation"
 )
 
-// maxReason bounds the text of a refusal, in UTF-16 code units.
-const maxReason = 500
+// wish is a destination as a client asks for it.
+type wish struct {
+	protocol protocol
+	host     string // as written
+	port     int
+	who      Invocation
+}
 
-// target is a destination that the lists allow.
+type protocol string
+
+const (
+	protocolConnect protocol = "connect"
+	protocolHTTP    protocol = "http"
+	protocolSOCKS   protocol = "socks"
+)
+
+// target is a destination that the policy allows.
 type target struct {
 	host string // canonical
 	port int
@@ -22,42 +36,61 @@ type target struct {
 
 func (t target) String() string { return net.JoinHostPort(t.host, strconv.Itoa(t.port)) }
 
-// refusal is why a destination was not reached, by decision of the policy.
+// refusal is the error of a destination that was not reached by decision of the
+// policy. It has been recorded.
 type refusal struct {
+	kind   refusalKind
+	host   string // canonical; empty when malformed
 	reason string
-	// resolved marks a refusal of the addresses behind an allowed name.
-	resolved bool
-	host     string
+	rule   policy.Rule
 }
+
+type refusalKind uint8
+
+const (
+	byLists    refusalKind = iota
+	byAddress              // the addresses behind an allowed name
+	byOpacity              // a tunnel that nobody inspects
+	byMismatch             // the request names another server than its target
+)
 
 func (r *refusal) Error() string { return r.reason }
 
-// decide asks the policy about a destination as the client wrote it, and a
-// person where the policy leaves it open. A refusal is recorded.
-func (s *Session) decide(ctx context.Context, host string, port int, who Invocation) (target, *refusal) {
-	d := s.hosts.Load().Decide(host, port, who.AllowDomains)
-	switch d.Verdict {
-	case policy.Allow:
-		return target{d.Host, port}, nil
-	case policy.Ask:
-		if s.o.Ask != nil {
-			reason, allowed := s.ask(ctx, AskRequest{Host: d.Host, Port: port, Spelling: host, Command: who.Command})
-			if ctx.Err() != nil {
-				return target{}, &refusal{reason: "client left"} // whatever the answer was
-			}
-			if allowed {
-				return target{d.Host, port}, nil
-			}
-			d.Reason = reason
+// errClientLeft means that nobody waits for an answer any more.
+var errClientLeft = errors.New("the client left")
+
+// consult asks the lists. The verdict is Ask only when somebody can be asked.
+func (s *Session) consult(q wish) policy.HostDecision {
+	d := s.hosts.Load().Decide(q.host, q.port, q.who.AllowDomains)
+	if d.Verdict == policy.Ask && s.o.Ask == nil {
+		d.Verdict = policy.Deny
+	}
+	return d
+}
+
+// settle turns a decision into a target or a refusal, and asks a person where
+// the lists leave it open.
+func (s *Session) settle(ctx context.Context, q wish, d policy.HostDecision) (target, error) {
+	if d.Verdict == policy.Ask {
+		reason, allowed := s.ask(ctx, AskRequest{Host: d.Host, Port: q.port, Spelling: q.host, Command: q.who.Command, CommandID: q.who.ID})
+		if ctx.Err() != nil {
+			return target{}, errClientLeft // whatever the answer was
+		}
+		d.Verdict, d.Reason = policy.Deny, reason
+		if allowed {
+			d.Verdict = policy.Allow
 		}
 	}
-	s.record(who, d.Host, host, port, d.Reason, d.Rule)
-	return target{}, &refusal{reason: violation.Truncate(violation.Sanitize(d.Reason), maxReason), host: d.Host}
+	if d.Verdict == policy.Allow {
+		return target{d.Host, q.port}, nil
+	}
+	return target{}, s.refuse(q, refusal{kind: byLists, host: d.Host, reason: d.Reason, rule: d.Rule})
 }
 
 func (s *Session) ask(ctx context.Context, q AskRequest) (string, bool) {
 	a, err := s.safeAsk(ctx, q)
 	if err != nil {
+		s.o.Logger.Warn("asking for permission", "host", q.Host, "error", err)
 		return "permission prompt failed", false
 	}
 	reason := violation.Truncate(violation.Sanitize(a.Reason), maxReason)
@@ -77,19 +110,76 @@ func (s *Session) safeAsk(ctx context.Context, q AskRequest) (a AskDecision, err
 	return s.o.Ask(ctx, q)
 }
 
-// record stores one refused connection under the canonical host.
-func (s *Session) record(who Invocation, host, spelling string, port int, reason string, rule policy.Rule) {
-	shown := host
-	if shown == "" {
-		shown = violation.Truncate(violation.Sanitize(spelling), 255)
+// refuse records one refusal under the canonical host.
+func (s *Session) refuse(q wish, r refusal) *refusal {
+	r.reason = violation.Sanitize(r.reason)
+	if r.reason == "" {
+		r.reason = policy.ReasonDenied // a configured text may consist of what Sanitize takes out
 	}
-	e := violation.Event{
-		Time: time.Now(), Op: "network-outbound", Target: net.JoinHostPort(shown, strconv.Itoa(port)),
-		Rule: rule.String(), Setting: rule.Cure, Command: who.Command, CommandID: who.ID,
-	}
-	e.Line = fmt.Sprintf("deny network-outbound %s (%s)", e.Target, reason)
-	if spelling != host {
-		e.Spelling = spelling
+	e := s.event(q, r)
+	switch {
+	case r.kind == byOpacity && q.protocol == protocolSOCKS:
+		e.Op = "socks-tunnel"
+		e.Line = "deny socks-tunnel " + e.Target + " (refuseOpaqueTunnels)"
+	case r.kind == byOpacity:
+		e.Op = "http-request"
+		e.Line = fmt.Sprintf("deny http-request CONNECT %s (%s)", e.Target, r.reason)
+	default:
+		e.Line = fmt.Sprintf("deny network-outbound %s (%s)", e.Target, r.reason)
 	}
 	s.o.Record(e)
+	return &r
+}
+
+// refuseRequest records the refusal of one request, whose URL is safe to show.
+func (s *Session) refuseRequest(q wish, method, url string, r refusal) *refusal {
+	e := s.event(q, r)
+	e.Op, e.Target = "http-request", violation.Sanitize(url)
+	e.Line = fmt.Sprintf("deny http-request %s %s (%s)", violation.Sanitize(method), e.Target, r.reason)
+	s.o.Record(e)
+	return &r
+}
+
+func (s *Session) event(q wish, r refusal) violation.Event {
+	shown := r.host
+	if shown == "" {
+		shown = violation.Truncate(violation.Sanitize(q.host), 255)
+	}
+	e := violation.Event{
+		Time: time.Now(), Op: "network-outbound", Target: net.JoinHostPort(shown, strconv.Itoa(q.port)),
+		Rule: r.rule.String(), Setting: r.rule.Cure, Command: q.who.Command, CommandID: q.who.ID,
+	}
+	if q.host != r.host {
+		e.Spelling = q.host
+	}
+	return e
+}
+
+// Access is the outcome of one attempt to reach a destination.
+type Access struct {
+	Time time.Time
+	// Protocol is "connect", "http" or "socks".
+	Protocol string
+	// Host is canonical, or what the client wrote where that is no host.
+	Host string
+	Port int
+	// Allowed says that the policy lets the command reach the destination; Err is
+	// why it was not reached all the same, or what the policy has against it.
+	Allowed bool
+	Err     error
+	// Command and CommandID are the command that asked.
+	Command, CommandID string
+}
+
+// report tells the access log how an attempt ended.
+func (s *Session) report(q wish, d policy.HostDecision, err error) {
+	var no *refusal
+	a := Access{
+		Time: time.Now(), Protocol: string(q.protocol), Host: d.Host, Port: q.port, Err: err, Command: q.who.Command, CommandID: q.who.ID,
+		Allowed: err == nil || !errors.As(err, &no) && !errors.Is(err, errClientLeft),
+	}
+	if a.Host == "" {
+		a.Host = violation.Truncate(violation.Sanitize(q.host), 255)
+	}
+	s.o.Access(a)
 }

@@ -1,247 +1,202 @@
 package proxy
 
 import (
-	"bufio"
-	"crypto/tls"
 	"errors"
 	"io"
-	"net"
-	"strconv"
 	"strings"
-	"time"
+
+	"github.com/srt-sandbox/srt/internal/policy"
 )
 
-// uri is the destination and the path of an absolute-form request target.
-type uri struct {
-	scheme string
-	host   string
-	port   int
-	// path is what goes to the server, byte for byte.
-	path string
+// serveHTTP answers requests until one of them ends the connection.
+func (c *client) serveHTTP() {
+	for {
+		c.deadline(c.s.waits.head)
+		h, err := readHead(c.r)
+		if err != nil {
+			c.refuseHead(err)
+			return
+		}
+		c.deadline(0)
+		if !c.serveRequest(h) {
+			return
+		}
+		c.deadline(c.s.waits.keepAlive)
+		if _, err := c.r.Peek(1); err != nil {
+			return
+		}
+	}
 }
 
-// parseURI reads an absolute http or https URI. User information and fragment
-// are dropped; nothing of the path is normalised.
-func parseURI(s string) (uri, bool) {
-	scheme, rest, ok := strings.Cut(s, "://")
-	u := uri{scheme: strings.ToLower(scheme)}
-	port := map[string]int{"http": 80, "https": 443}[u.scheme]
-	if !ok || port == 0 {
-		return u, false
-	}
-	end := strings.IndexAny(rest, "/?#\\")
-	if end < 0 {
-		end = len(rest)
-	}
-	authority := rest[:end]
-	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		authority = authority[at+1:]
-	}
-	authority = strings.TrimSuffix(authority, ":")
-	u.path, _, _ = strings.Cut(rest[end:], "#")
-	if !strings.HasPrefix(u.path, "/") {
-		u.path = "/" + u.path
-	}
-	u.host, u.port, ok = splitAuthority(authority, port)
-	return u, ok
-}
-
-// forward serves one absolute-form request and reports whether the connection
-// can take another.
-func (c *client) forward(h *head) bool {
-	isHead := h.start[0] == "HEAD"
-	u, ok := parseURI(h.start[1])
-	if !ok {
-		c.answer(answer{status: "400 Bad Request", body: "this proxy needs an absolute http or https URI\n", close: true, head: isHead})
-		return false
-	}
-	t, no := c.s.decide(c.s.ctx, u.host, u.port, c.who)
-	if no != nil {
-		return c.refuseForward(h, no)
-	}
-	x := &exchange{c: c, request: h, uri: u, target: t}
-	err := x.open()
-	if errors.As(err, &no) {
-		return c.refuseForward(h, no)
-	}
+// serveRequest reports whether the connection can take another request.
+func (c *client) serveRequest(h *head) bool {
+	b, err := checkRequest(c, h)
 	if err != nil {
-		c.s.o.Logger.Debug("connecting", "target", t.String(), "error", err)
-		c.answer(answer{status: "502 Bad Gateway", body: "Bad Gateway\n", close: true, head: isHead})
+		c.answer(answer{status: "400 Bad Request", close: true})
 		return false
 	}
-	defer c.s.release(x.upstream)
-	return x.run()
+	who, ok := c.authenticate(h)
+	connect := h.start[0] == "CONNECT"
+	switch {
+	case !ok && connect:
+		c.answer(answer{status: statusAuth, ask: true, close: true})
+		return false
+	case !ok:
+		return c.decline(h, b, answer{status: statusAuth, ask: true})
+	}
+	c.who = who
+	if connect {
+		c.connect(h)
+		return false
+	}
+	return c.forward(h, b)
 }
 
-// maxDrain is how much of a refused upload is read to keep the connection.
-const maxDrain = 1 << 20
+func (c *client) refuseHead(err error) {
+	switch {
+	case errors.Is(err, errHeadTooLarge):
+		c.answer(answer{status: "431 Request Header Fields Too Large", close: true})
+	case errors.Is(err, errBadHead), isTimeout(err):
+		c.answer(answer{status: "400 Bad Request", close: true})
+	}
+}
 
-func (c *client) refuseForward(h *head, no *refusal) bool {
-	a := refused(no, false)
+// checkRequest applies the rules that hold for every request and finds its body.
+func checkRequest(c *client, h *head) (*body, error) {
+	method, uri, version := h.start[0], h.start[1], h.start[2]
+	if !isToken(method) || version != "HTTP/1.1" && version != "HTTP/1.0" {
+		return nil, errBadHead
+	}
+	for i := range len(uri) {
+		if uri[i] <= 0x20 || uri[i] >= 0x7f {
+			return nil, errBadHead
+		}
+	}
+	// HTTP/1.0 knows no chunks: whoever sends them with it may mean something else.
+	f, err := h.framing()
+	if err != nil || f.chunked && version == "HTTP/1.0" {
+		return nil, errBadHead
+	}
+	hosts := len(h.values("Host"))
+	if hosts > 1 || hosts == 0 && version == "HTTP/1.1" {
+		return nil, errBadHead
+	}
+	return newBody(c.r, f, false), nil
+}
+
+// keeps reports whether the client wants to use the connection again.
+func keeps(h *head) bool {
+	return h.start[2] == "HTTP/1.1" && !h.mentions("Connection", "close")
+}
+
+// decline answers a request in the server's place and reports whether the
+// connection can take another one: if it can, the body is read and dropped.
+func (c *client) decline(h *head, b *body, a answer) bool {
 	a.head = h.start[0] == "HEAD"
-	f, _ := h.framing()
-	a.close = f.chunked || f.length > maxDrain || h.start[2] == "HTTP/1.0" || h.mentions("Connection", "close")
+	// A client that waits for permission to send its body may send it or not.
+	a.close = a.close || !keeps(h) || !b.done && (len(h.values("Expect")) > 0 || b.framing.length > maxDrain)
 	c.answer(a)
 	if a.close {
 		return false
 	}
-	c.deadline(lingerWait)
-	_, err := io.CopyN(io.Discard, c.r, f.length)
-	return err == nil
+	return c.skip(b)
 }
 
-// exchange is one request and its response.
-type exchange struct {
-	c        *client
-	request  *head
-	uri      uri
-	target   target
-	upstream net.Conn
-	r        *bufio.Reader
-	w        *bufio.Writer
-	viaProxy *field // credentials of an upstream proxy
-	absolute bool   // the next hop is a proxy and takes the whole URI
+// skip reads what is left of a body that goes nowhere, if it ends soon, and
+// ends the connection otherwise: what follows could not be told from the body.
+func (c *client) skip(b *body) bool {
+	if b.done {
+		return true
+	}
+	b.before = nil
+	c.deadline(c.s.waits.linger)
+	_, _ = io.CopyN(io.Discard, b, maxDrain)
+	if !b.done {
+		c.linger()
+	}
+	return b.done
 }
 
-// open connects to the next hop.
-func (x *exchange) open() error {
-	s := x.c.s
+// forward serves one absolute-form request.
+func (c *client) forward(h *head, b *body) bool {
+	u, ok := parseURI(h.start[1])
+	if !ok {
+		return c.decline(h, b, answer{status: "400 Bad Request", body: "this proxy needs an absolute http or https URI\n", close: true})
+	}
+	x := newExchange(c, h, b, u)
+	err := x.reach()
+	var no *refusal
 	switch {
-	case s.o.MITM.handles(x.target.host):
-		conn, err := s.o.MITM.connect(s.ctx)
-		if err != nil {
-			return err
-		}
-		x.absolute = true
-		x.upstream, err = s.adopt(conn)
-		return x.ready(err)
-	case x.uri.scheme == "http" && s.o.Parent.forwards(x.target.host):
-		conn, auth, err := s.o.Parent.connectHTTP(s.ctx, s.o.Dial)
-		if err != nil {
-			return err
-		}
-		x.absolute, x.viaProxy = true, auth
-		x.upstream, err = s.adopt(conn)
-		return x.ready(err)
+	case errors.Is(err, errClientLeft):
+		return false
+	case errors.As(err, &no):
+		return c.decline(h, b, refused(no, false))
+	case err != nil:
+		return c.decline(h, b, badGateway())
 	}
-	conn, err := s.dial(s.ctx, x.target, x.c.who)
-	if err == nil && x.uri.scheme == "https" {
-		err = x.startTLS(conn)
-		return x.ready(err)
-	}
-	x.upstream = conn
-	return x.ready(err)
+	return x.run()
 }
 
-// startTLS verifies the server for the canonical name.
-func (x *exchange) startTLS(conn net.Conn) error {
-	secure := tls.Client(conn, &tls.Config{ServerName: x.target.host, NextProtos: []string{"http/1.1"}})
-	_ = conn.SetDeadline(time.Now().Add(dialWait))
-	if err := secure.Handshake(); err != nil {
-		x.c.s.release(conn)
+func badGateway() answer { return answer{status: "502 Bad Gateway", body: "Bad Gateway\n"} }
+
+// reach decides about the request and opens a connection for it.
+func (x *exchange) reach() (err error) {
+	q := wish{protocol: protocolHTTP, host: x.uri.host, port: x.uri.port, who: x.c.who}
+	d := x.s.consult(q)
+	defer func() { x.s.report(q, d, err) }()
+	if x.target, err = x.c.settleRequest(q, d); err != nil {
 		return err
 	}
-	_ = conn.SetDeadline(time.Time{})
-	x.c.s.forget(conn)
-	upstream, err := x.c.s.adopt(secure)
-	x.upstream = upstream
-	return err
-}
-
-func (x *exchange) ready(err error) error {
-	if err == nil {
-		x.r, x.w = bufio.NewReaderSize(x.upstream, maxHead), bufio.NewWriter(x.upstream)
-	}
-	return err
-}
-
-// run sends the request and relays the response while the body is still being
-// sent, because a server may answer early.
-func (x *exchange) run() bool {
-	if err := x.sendHead(); err != nil {
-		x.badGateway()
-		return false
-	}
-	sent := make(chan error, 1)
-	go func() { sent <- x.sendBody() }()
-	keep := x.relayResponse()
-	if !keep {
-		x.c.conn.Close()
-		x.upstream.Close()
-		<-sent
-		return false
-	}
-	// The response is complete. What is left of the body gets a moment: whether
-	// the connection can go on depends on having read it to its end.
-	x.c.deadline(lingerWait)
-	_ = x.upstream.SetWriteDeadline(time.Now().Add(lingerWait))
-	return <-sent == nil
-}
-
-func (x *exchange) upgrades() bool {
-	return x.request.mentions("Connection", "upgrade") && len(x.request.values("Upgrade")) == 1
-}
-
-// sendHead writes the request with one framing and the canonical authority.
-func (x *exchange) sendHead() error {
-	authority := x.target.host
-	if strings.Contains(authority, ":") {
-		authority = "[" + authority + "]"
-	}
-	if def := map[string]int{"http": 80, "https": 443}[x.uri.scheme]; x.target.port != def {
-		authority += ":" + strconv.Itoa(x.target.port)
-	}
-	path := x.uri.path
-	if x.absolute {
-		path = x.uri.scheme + "://" + authority + path
-	}
-	fields := append([]field{{"Host", authority}}, x.request.endToEnd()...)
-	switch f, _ := x.request.framing(); {
-	case f.chunked:
-		fields = append(fields, field{"Transfer-Encoding", "chunked"})
-	case f.sized:
-		fields = append(fields, field{"Content-Length", strconv.FormatInt(f.length, 10)})
-	}
-	if x.viaProxy != nil {
-		fields = append(fields, *x.viaProxy)
-	}
-	if x.upgrades() {
-		fields = append(fields, field{"Connection", "Upgrade"}, field{"Upgrade", x.request.values("Upgrade")[0]})
-	} else {
-		fields = append(fields, field{"Connection", "close"})
-	}
-	if err := writeHead(x.w, x.request.start[0]+" "+path+" HTTP/1.1", fields); err != nil {
+	if err = x.checkAgainst(q); err != nil {
 		return err
 	}
-	return x.w.Flush()
-}
-
-// sendBody streams the request's body. A body that the client cuts off ends the
-// upstream connection: it must not look complete.
-func (x *exchange) sendBody() error {
-	f, _ := x.request.framing()
-	var err error
-	switch {
-	case f.chunked:
-		err = copyChunked(x.w, x.c.r)
-	case f.length > 0:
-		if err = copySized(x.w, x.c.r, f.length); err == nil {
-			err = x.w.Flush()
-		}
-	}
-	if err != nil && !isUpstreamGone(err) {
-		x.upstream.Close()
+	if err = x.open(q); err != nil {
+		x.s.o.Logger.Debug("connecting", "target", x.target.String(), "error", err)
 	}
 	return err
 }
 
-// isUpstreamGone tells a server that stopped reading, and may still answer,
-// from a client that stopped sending.
-func isUpstreamGone(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "write"
+// settleRequest watches the client only while a person is asked. Otherwise the
+// end of its input may be the end of its last request, whose answer it awaits.
+func (c *client) settleRequest(q wish, d policy.HostDecision) (target, error) {
+	if d.Verdict != policy.Ask {
+		return c.s.settle(c.v.ctx, q, d)
+	}
+	ctx, stop := c.watch(false)
+	t, err := c.s.settle(ctx, q, d)
+	early, present := stop()
+	c.in.held = early
+	if !present {
+		return target{}, errClientLeft
+	}
+	return t, err
 }
 
-func (x *exchange) badGateway() {
-	x.c.answer(answer{status: "502 Bad Gateway", body: "Bad Gateway\n", close: true, head: x.request.start[0] == "HEAD"})
+// checkAgainst applies the rules about a request that is allowed by its target.
+func (x *exchange) checkAgainst(q wish) error {
+	h := x.request
+	deny := func(kind refusalKind, setting, reason string) error {
+		return x.s.refuseRequest(q, h.start[0], x.uri.shown(), refusal{
+			kind: kind, host: x.target.host, reason: reason, rule: policy.Rule{Setting: setting, Cure: "set " + setting + " to false"},
+		})
+	}
+	if x.s.o.RequireHostMatch {
+		if hosts := h.values("Host"); len(hosts) > 0 && !names(hosts[0], x.target, x.uri.defaultPort()) {
+			return deny(byMismatch, "network.requireHostMatch", "the Host header does not name the request's target")
+		}
+	}
+	if x.s.o.RefuseOpaqueTunnels && x.upgrades() {
+		return deny(byOpacity, "network.refuseOpaqueTunnels", "this proxy does not tunnel what it cannot inspect")
+	}
+	return nil
+}
+
+// names reports whether a Host header's value means the target: the host in any
+// case, and the port unless it is the scheme's.
+func names(value string, t target, defaultPort int) bool {
+	host := t.host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return strings.EqualFold(value, host+":"+itoa(t.port)) || t.port == defaultPort && strings.EqualFold(value, host)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -43,7 +44,7 @@ func readHead(r *bufio.Reader) (*head, error) {
 			return nil, fmt.Errorf("reading a message head: %w", err)
 		}
 		text, ok := bytes.CutSuffix(line, []byte("\r\n"))
-		if !ok || bytes.ContainsAny(text, "\r\x00") {
+		if !ok { // control characters, a lone CR among them, are found below
 			return nil, errBadHead
 		}
 		switch {
@@ -68,7 +69,7 @@ func readHead(r *bufio.Reader) (*head, error) {
 func (h *head) setStart(line string) error {
 	a, rest, ok := strings.Cut(line, " ")
 	b, c, _ := strings.Cut(rest, " ")
-	if !ok || a == "" || b == "" {
+	if !ok || a == "" || b == "" || hasControl(line) {
 		return errBadHead
 	}
 	h.start = [3]string{a, b, c}
@@ -83,13 +84,21 @@ func (h *head) addField(line string) error {
 		return errBadHead
 	}
 	value = strings.Trim(value, " \t")
-	for i := range len(value) {
-		if c := value[i]; c < 0x20 && c != '\t' || c == 0x7f {
-			return errBadHead
-		}
+	if hasControl(value) {
+		return errBadHead
 	}
 	h.fields = append(h.fields, field{name, value})
 	return nil
+}
+
+// hasControl finds control characters. Bytes above ASCII are nobody's business.
+func hasControl(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 && c != '\t' || c == 0x7f {
+			return true
+		}
+	}
+	return false
 }
 
 // isToken checks the token rule of RFC 9110 section 5.6.2.
@@ -127,11 +136,11 @@ func (h *head) mentions(name, word string) bool {
 	return false
 }
 
-// framing says how a body is delimited.
+// framing says how a body is delimited. The zero value is no declaration.
 type framing struct {
 	chunked bool
-	length  int64 // meaningful when sized
 	sized   bool
+	length  int64 // meaningful when sized
 }
 
 // framing decides once how long the body is. Anything ambiguous is an error.
@@ -157,37 +166,43 @@ func (h *head) framing() (framing, error) {
 }
 
 func nonEmpty(values []string) []string {
-	var all []string
-	for _, v := range values {
-		if v != "" {
-			all = append(all, v)
-		}
-	}
-	return all
+	return slices.DeleteFunc(values, func(v string) bool { return v == "" })
 }
 
-// hopByHop are the fields that concern one connection only, RFC 9110 section 7.6.1.
-var hopByHop = map[string]bool{
-	"connection": true, "keep-alive": true, "proxy-authenticate": true, "proxy-authorization": true, "proxy-connection": true,
-	"te": true, "trailer": true, "transfer-encoding": true, "upgrade": true,
+// isHopByHop recognises the fields that concern one connection only, RFC 9110
+// section 7.6.1, and the proxy's credentials in every spelling that some server
+// folds to the same name.
+func isHopByHop(lower string) bool {
+	switch lower {
+	case "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade":
+		return true
+	}
+	if len(lower) != len("proxy-authorization") {
+		return false
+	}
+	fold := func(r rune) rune {
+		if r == '_' || r == '.' {
+			return '-'
+		}
+		return r
+	}
+	return strings.Map(fold, lower) == "proxy-authorization"
 }
 
 // endToEnd returns the fields that go on to the other side: without those that
-// concern this connection, those that Connection names, and the framing, which
-// the sender of the next hop sets itself. Credentials for the proxy are
-// recognised in every spelling that some server folds to the same name.
+// concern this connection, those that Connection names, and Host and the
+// framing, which the sender of the next hop sets itself.
 func (h *head) endToEnd() []field {
-	named := map[string]bool{}
+	var named []string
 	for _, v := range h.values("Connection") {
 		for part := range strings.SplitSeq(v, ",") {
-			named[strings.ToLower(strings.TrimSpace(part))] = true
+			named = append(named, strings.ToLower(strings.TrimSpace(part)))
 		}
 	}
-	var kept []field
+	kept := make([]field, 0, len(h.fields)+4)
 	for _, f := range h.fields {
 		lower := strings.ToLower(f.name)
-		folded := strings.NewReplacer("_", "-", ".", "-").Replace(lower)
-		if hopByHop[lower] || named[lower] || lower == "content-length" || lower == "host" || folded == "proxy-authorization" {
+		if lower == "host" || lower == "content-length" || isHopByHop(lower) || slices.Contains(named, lower) {
 			continue
 		}
 		kept = append(kept, f)
@@ -195,7 +210,7 @@ func (h *head) endToEnd() []field {
 	return kept
 }
 
-// write sends a head.
+// writeHead buffers a head. Errors show at the next flush.
 func writeHead(w *bufio.Writer, start string, fields []field) error {
 	w.WriteString(start)
 	w.WriteString("\r\n")

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -20,223 +19,197 @@ import (
 
 // Parent is the proxy that srt itself has to use. A nil Parent handles nothing.
 type Parent struct {
-	http, https *url.URL
-	bypass      []bypassEntry
-	bypassAll   bool
+	http, https *upstreamProxy
+	bypass      bypassList
 }
 
-// NewParent reads the configured proxies, each falling back on its own to srt's
-// environment. It returns nil when there is none. warn receives values of the
-// environment that cannot be used.
+// upstreamProxy is one HTTP proxy.
+type upstreamProxy struct {
+	tls           bool
+	host, address string
+	auth          *field // the Proxy-Authorization line, or nil
+}
+
+// NewParent reads the configured proxies, each falling back on its own to the
+// environment of srt itself, where an empty value hides the ones after it. It
+// returns nil when there is none. warn receives values of the environment that
+// cannot be used; configured ones that cannot are an error.
 func NewParent(cfg *config.ParentProxy, lookup func(string) (string, bool), warn func(string)) (*Parent, error) {
 	if cfg == nil {
 		cfg = &config.ParentProxy{}
 	}
-	from := func(configured *string, names ...string) (string, string) {
-		if configured != nil {
-			return *configured, ""
-		}
-		for _, n := range names {
-			if v, ok := lookup(n); ok {
-				return v, n
-			}
-		}
-		return "", ""
-	}
+	fromHTTP := choose(cfg.HTTP, "network.parentProxy.http", lookup, "HTTP_PROXY", "http_proxy")
+	fromHTTPS := choose(cfg.HTTPS, "network.parentProxy.https", lookup, "HTTPS_PROXY", "https_proxy")
 	p := &Parent{}
-	httpText, httpName := from(cfg.HTTP, "HTTP_PROXY", "http_proxy")
-	httpsText, httpsName := from(cfg.HTTPS, "HTTPS_PROXY", "https_proxy")
-	if httpsText == "" && cfg.HTTPS == nil && httpsName == "" {
-		httpsText, httpsName = httpText, httpName
-	}
 	var err error
-	if p.http, err = usable(httpText, httpName, warn); err != nil {
-		return nil, fmt.Errorf("network.parentProxy.http: %w", err)
+	if p.http, err = fromHTTP.proxy(warn); err != nil {
+		return nil, err
 	}
-	if p.https, err = usable(httpsText, httpsName, warn); err != nil {
-		return nil, fmt.Errorf("network.parentProxy.https: %w", err)
+	p.https = p.http
+	if fromHTTPS.set {
+		if p.https, err = fromHTTPS.proxy(warn); err != nil {
+			return nil, err
+		}
 	}
 	if p.http == nil && p.https == nil {
 		return nil, nil
 	}
-	no, _ := from(cfg.NoProxy, "NO_PROXY", "no_proxy")
-	p.parseBypass(no)
+	p.bypass = parseBypass(choose(cfg.NoProxy, "network.parentProxy.noProxy", lookup, "NO_PROXY", "no_proxy").value)
 	return p, nil
 }
 
-// usable parses a proxy URL. A configured value that cannot be used is an
-// error; one from the environment is said and left out.
-func usable(text, variable string, warn func(string)) (*url.URL, error) {
-	if text == "" {
+// choice is a value and where it comes from.
+type choice struct {
+	value, source   string
+	set, configured bool
+}
+
+// choose takes the first of a setting and some variables that is set.
+func choose(configured *string, setting string, lookup func(string) (string, bool), variables ...string) choice {
+	if configured != nil {
+		return choice{*configured, setting, true, true}
+	}
+	for _, name := range variables {
+		if v, ok := lookup(name); ok {
+			return choice{v, name, true, false}
+		}
+	}
+	return choice{}
+}
+
+// proxy parses the value. Messages never show it: it may hold a password.
+func (c choice) proxy(warn func(string)) (*upstreamProxy, error) {
+	if c.value == "" {
 		return nil, nil
 	}
-	full := text
-	if !strings.Contains(full, "://") {
-		full = "http://" + full
+	p, err := parseUpstream(c.value)
+	switch {
+	case err == nil:
+		return p, nil
+	case c.configured:
+		return nil, fmt.Errorf("%s: %w", c.source, err)
 	}
-	u, err := url.Parse(full)
-	if err == nil && u.Hostname() != "" && (u.Scheme == "http" || u.Scheme == "https") {
-		return u, nil
-	}
-	if variable == "" {
-		return nil, errors.New("not an http or https proxy URL")
-	}
-	warn(variable + " is not an http or https proxy URL; srt connects directly")
+	warn(c.source + ": " + err.Error() + "; srt connects directly")
 	return nil, nil
 }
 
-// bypassEntry is one element of NO_PROXY.
-type bypassEntry struct {
-	prefix netip.Prefix
-	suffix string
+// parseUpstream reads a proxy URL, or host:port for an http one. Path, query
+// and fragment mean nothing.
+func parseUpstream(text string) (*upstreamProxy, error) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		scheme, rest = "http", text
+	}
+	port := map[string]int{"http": 80, "https": 443}[strings.ToLower(scheme)]
+	if port == 0 {
+		return nil, errors.New("only http and https proxies can be used")
+	}
+	userinfo, hostport := "", rest
+	if end := strings.IndexAny(hostport, "/?#"); end >= 0 {
+		hostport = hostport[:end]
+	}
+	if at := strings.LastIndexByte(hostport, '@'); at >= 0 {
+		userinfo, hostport = hostport[:at], hostport[at+1:]
+	}
+	host, port, ok := splitAuthority(strings.TrimSuffix(hostport, ":"), port)
+	canonical, err := hostname.Canonical(host)
+	if !ok || err != nil {
+		return nil, errors.New("it is not the URL of a proxy")
+	}
+	p := &upstreamProxy{tls: strings.EqualFold(scheme, "https"), host: canonical, address: net.JoinHostPort(canonical, strconv.Itoa(port))}
+	if userinfo != "" {
+		user, password, _ := strings.Cut(userinfo, ":")
+		p.auth = &field{"Proxy-Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(unescape(user)+":"+unescape(password)))}
+	}
+	return p, nil
 }
 
-func (p *Parent) parseBypass(list string) {
-	for e := range strings.SplitSeq(list, ",") {
-		e = strings.ToLower(strings.TrimSpace(e))
-		switch {
-		case e == "":
-		case e == "*":
-			p.bypassAll = true
-		case strings.Contains(e, "/"):
-			if prefix, err := hostname.ParseRange(e); err == nil {
-				p.bypass = append(p.bypass, bypassEntry{prefix: prefix})
-			}
-		default:
-			p.bypass = append(p.bypass, parseBypassHost(e))
-		}
+// unescape takes a text with malformed escapes as it is.
+func unescape(s string) string {
+	if plain, err := url.PathUnescape(s); err == nil {
+		return plain
 	}
-}
-
-func parseBypassHost(e string) bypassEntry {
-	host := e
-	if inner, _, ok := strings.Cut(strings.TrimPrefix(e, "["), "]"); ok && strings.HasPrefix(e, "[") {
-		host = inner
-	} else if strings.Count(e, ":") == 1 {
-		host, _, _ = strings.Cut(e, ":")
-	}
-	if a, err := netip.ParseAddr(host); err == nil {
-		a = a.WithZone("").Unmap()
-		return bypassEntry{prefix: netip.PrefixFrom(a, a.BitLen())}
-	}
-	host = strings.TrimPrefix(strings.TrimPrefix(host, "*"), ".")
-	return bypassEntry{suffix: host}
-}
-
-// bypasses reports whether a canonical host is reached directly.
-func (p *Parent) bypasses(host string) bool {
-	a, err := netip.ParseAddr(host)
-	isAddr := err == nil
-	if p.bypassAll || host == "localhost" || isAddr && a.IsLoopback() {
-		return true
-	}
-	for _, e := range p.bypass {
-		switch {
-		case isAddr && e.suffix == "" && e.prefix.Contains(a):
-			return true
-		case !isAddr && e.suffix != "" && (host == e.suffix || strings.HasSuffix(host, "."+e.suffix)):
-			return true
-		}
-	}
-	return false
+	return s
 }
 
 // tunnels reports whether connections to the host go through the proxy for https.
-func (p *Parent) tunnels(host string) bool { return p != nil && p.https != nil && !p.bypasses(host) }
+func (p *Parent) tunnels(host string) bool {
+	return p != nil && p.https != nil && !p.bypass.matches(host)
+}
 
 // forwards reports whether plain requests to the host go through the proxy for http.
-func (p *Parent) forwards(host string) bool { return p != nil && p.http != nil && !p.bypasses(host) }
+func (p *Parent) forwards(host string) bool {
+	return p != nil && p.http != nil && !p.bypass.matches(host)
+}
 
-type dialFunc func(ctx context.Context, address string) (net.Conn, error)
-
-// dial opens a tunnel through the proxy. It resolves the name itself.
-func (p *Parent) dial(ctx context.Context, t target, dial dialFunc) (net.Conn, error) {
-	conn, err := connectProxy(ctx, p.https, dial)
+// dial opens a tunnel through the proxy, which resolves the name itself.
+func (p *Parent) dial(ctx context.Context, t target, s *Session) (*leg, error) {
+	l, err := p.https.connect(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	return handshake(ctx, conn, t, proxyAuthorization(p.https))
+	return l.askForTunnel(ctx, t, p.https.auth)
 }
 
 // connectHTTP connects to the proxy for plain requests.
-func (p *Parent) connectHTTP(ctx context.Context, dial dialFunc) (net.Conn, *field, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialWait)
-	defer cancel()
-	conn, err := connectProxy(ctx, p.http, dial)
-	return conn, proxyAuthorization(p.http), err
+func (p *Parent) connectHTTP(ctx context.Context, s *Session) (*leg, *field, error) {
+	l, err := p.http.connect(ctx, s)
+	return l, p.http.auth, err
 }
 
-func connectProxy(ctx context.Context, u *url.URL, dial dialFunc) (net.Conn, error) {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+func (u *upstreamProxy) connect(ctx context.Context, s *Session) (*leg, error) {
+	conn, err := s.o.Dial(ctx, u.address)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the parent proxy: %w", err)
 	}
-	conn, err := dial(ctx, net.JoinHostPort(u.Hostname(), port))
-	if err != nil || u.Scheme == "http" {
-		return conn, err
+	l := newLeg(conn)
+	if !u.tls {
+		return l, nil
 	}
-	secure := tls.Client(conn, &tls.Config{ServerName: u.Hostname()})
-	if err := secure.HandshakeContext(ctx); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("connecting to the parent proxy %s: %w", u.Host, err)
-	}
-	return secure, nil
+	return l.startTLS(ctx, &tls.Config{ServerName: u.host, RootCAs: s.o.Roots})
 }
 
-func proxyAuthorization(u *url.URL) *field {
-	if u.User == nil {
-		return nil
+// askForTunnel asks an upstream proxy for a tunnel to the target. The
+// connection is closed when it does not give one.
+func (l *leg) askForTunnel(ctx context.Context, t target, auth *field) (*leg, error) {
+	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) })
+	err := l.exchangeConnect(t, auth)
+	if !stop() && err == nil {
+		err = ctx.Err() // the deadline of the connection has passed
 	}
-	password, _ := u.User.Password()
-	return &field{"Proxy-Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password))}
+	if err != nil {
+		l.raw.Close()
+		return nil, fmt.Errorf("opening a tunnel to %s through an upstream proxy: %w", t, err)
+	}
+	return l, nil
 }
 
-// handshake asks an upstream proxy for a tunnel. Host and port are written from
-// canonical parts, so no caller can add a line.
-func handshake(ctx context.Context, conn net.Conn, t target, auth *field) (net.Conn, error) {
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+func (l *leg) exchangeConnect(t target, auth *field) error {
+	// Whatever the caller is, no line can be added to the request.
+	if c, err := hostname.Canonical(t.host); err != nil || c != t.host || t.port < 1 || t.port > 65535 {
+		return errors.New("malformed target")
+	}
 	fields := []field{{"Host", t.String()}}
 	if auth != nil {
 		fields = append(fields, *auth)
 	}
-	w := bufio.NewWriter(conn)
-	err := writeHead(w, "CONNECT "+t.String()+" HTTP/1.1", fields)
-	if err == nil {
-		err = w.Flush()
+	w := bufio.NewWriter(l)
+	if err := writeHead(w, "CONNECT "+t.String()+" HTTP/1.1", fields); err != nil {
+		return err
 	}
-	r := bufio.NewReaderSize(conn, maxHead)
-	var h *head
-	if err == nil {
-		h, err = readHead(r)
+	if err := w.Flush(); err != nil {
+		return err
 	}
-	if err == nil {
-		if code := statusCode(h); code < 200 || code > 299 {
-			err = errors.New("the upstream proxy answered " + strconv.Quote(strings.Join(h.start[:], " ")))
-		}
-	}
+	r := bufio.NewReaderSize(l, maxHead)
+	h, err := readHead(r)
 	if err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("opening a tunnel to %s: %w", t, err)
+		return err
 	}
-	if r.Buffered() > 0 {
-		return &prefixed{Conn: conn, r: r}, nil
+	if code := statusCode(h); code < 200 || code > 299 {
+		return errors.New("it answered " + strconv.Quote(strings.Join(h.start[:], " ")))
 	}
-	return conn, nil
-}
-
-// prefixed is a connection whose first bytes were read together with a head.
-type prefixed struct {
-	net.Conn
-	r *bufio.Reader
-}
-
-func (p *prefixed) Read(b []byte) (int, error) { return p.r.Read(b) }
-
-// CloseWrite passes the end of one direction on.
-func (p *prefixed) CloseWrite() error {
-	closeWrite(p.Conn)
-	return nil
+	l.ahead, err = r.Peek(r.Buffered())
+	return err
 }
 
 // MITM routes some hosts to a proxy on a Unix socket. A nil MITM handles nothing.
@@ -269,16 +242,18 @@ func (m *MITM) handles(host string) bool {
 	return ok
 }
 
-func (m *MITM) connect(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialWait)
-	defer cancel()
-	return (&net.Dialer{}).DialContext(ctx, "unix", m.path)
-}
-
-func (m *MITM) dial(ctx context.Context, t target) (net.Conn, error) {
-	conn, err := m.connect(ctx)
+func (m *MITM) connect(ctx context.Context) (*leg, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", m.path)
 	if err != nil {
 		return nil, err
 	}
-	return handshake(ctx, conn, t, nil)
+	return newLeg(conn), nil
+}
+
+func (m *MITM) dial(ctx context.Context, t target) (*leg, error) {
+	l, err := m.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.askForTunnel(ctx, t, nil)
 }

@@ -5,9 +5,18 @@ import (
 	"strings"
 )
 
-// relayResponse passes interim responses and the final one to the client and
-// reports whether the client's connection can take another request.
-func (x *exchange) relayResponse() bool {
+// outcome is how far the relaying of a response went.
+type outcome uint8
+
+const (
+	nothing  outcome = iota // the client got nothing: there was no usable response
+	whole                   // all of it, and the connection can be used again
+	last                    // all or part of it, and the connection has to end
+	switched                // it was a tunnel, which has ended
+)
+
+// relayResponse passes interim responses and the final one to the client.
+func (x *exchange) relayResponse() outcome {
 	for {
 		h, err := readHead(x.r)
 		code := 0
@@ -15,17 +24,16 @@ func (x *exchange) relayResponse() bool {
 			code = statusCode(h)
 		}
 		switch {
-		case err != nil || code == 0, code == 407 && x.viaProxy == nil && x.absolute:
-			x.badGateway()
-			return false
+		case code == 0, code == 407 && x.absolute: // the client has no part in that
+			x.s.o.Logger.Debug("no usable response", "target", x.target.String(), "error", err)
+			return nothing
 		case code == 101:
 			return x.switchProtocols(h)
-		case code < 200:
-			if !x.relayInterim(h) {
-				return false
-			}
-		default:
+		case code >= 200:
 			return x.relayFinal(h, code)
+		case x.request.start[2] == "HTTP/1.0": // knows no interim responses
+		case writeHead(x.c.w, statusLine(h), h.endToEnd()) != nil, x.c.w.Flush() != nil:
+			return last
 		}
 	}
 }
@@ -42,57 +50,46 @@ func statusCode(h *head) int {
 	return n
 }
 
-func (x *exchange) statusLine(h *head) string {
+func statusLine(h *head) string {
 	return strings.TrimRight("HTTP/1.1 "+h.start[1]+" "+h.start[2], " ")
 }
 
-// relayInterim passes a 1xx response on; HTTP/1.0 clients know none.
-func (x *exchange) relayInterim(h *head) bool {
-	if x.request.start[2] == "HTTP/1.0" {
-		return true
+// switchProtocols turns the exchange into a tunnel if the client asked for it
+// and has sent its whole request.
+func (x *exchange) switchProtocols(h *head) outcome {
+	wanted := h.values("Upgrade")
+	if !x.upgrades() || len(wanted) != 1 || !x.unwatch() || !x.body.done {
+		return nothing
 	}
-	return writeHead(x.c.w, x.statusLine(h), h.endToEnd()) == nil && x.c.w.Flush() == nil
-}
-
-// switchProtocols turns the exchange into a tunnel if the client asked for it.
-func (x *exchange) switchProtocols(h *head) bool {
-	if !x.upgrades() || len(h.values("Upgrade")) != 1 {
-		x.badGateway()
-		return false
+	fields := append(h.endToEnd(), field{"Connection", "Upgrade"}, field{"Upgrade", wanted[0]})
+	if writeHead(x.c.w, statusLine(h), fields) != nil || x.c.w.Flush() != nil {
+		return last
 	}
-	fields := append(h.endToEnd(), field{"Connection", "Upgrade"}, field{"Upgrade", h.values("Upgrade")[0]})
-	if writeHead(x.c.w, x.statusLine(h), fields) != nil {
-		return false
-	}
-	if n := x.r.Buffered(); n > 0 {
-		ahead, _ := x.r.Peek(n)
-		_, _ = x.c.w.Write(ahead)
-	}
-	if x.c.w.Flush() != nil {
-		return false
-	}
-	early, _ := x.c.r.Peek(x.c.r.Buffered())
-	relay(x.c.conn, x.upstream, append([]byte(nil), early...))
-	return false
+	ahead, _ := x.r.Peek(x.r.Buffered())
+	early := x.c.takeBuffered()
+	x.c.dropBuffers()
+	x.s.relay(x.c.conn, x.up.Conn, early, ahead)
+	return switched
 }
 
 // relayFinal passes the final response on with framing that the client knows.
-func (x *exchange) relayFinal(h *head, code int) bool {
+func (x *exchange) relayFinal(h *head, code int) outcome {
 	f, err := h.framing()
 	if err != nil {
-		x.badGateway()
-		return false
+		return nothing
 	}
-	old := x.request.start[2] == "HTTP/1.0"
-	bodiless := x.request.start[0] == "HEAD" || code == 204 || code == 304
-	keep := !old && !x.request.mentions("Connection", "close")
+	sent := x.unwatch()
 	fields := h.endToEnd()
+	bodiless := x.request.start[0] == "HEAD" || code == 204 || code == 304
+	// A client that waits for permission to send its body may send it or not.
+	keep := keeps(x.request) && (sent || len(x.request.values("Expect")) == 0)
 	chunk := false
 	switch {
+	case code == 204:
 	case f.sized:
 		fields = append(fields, field{"Content-Length", strconv.FormatInt(f.length, 10)})
 	case bodiless:
-	case old:
+	case x.request.start[2] == "HTTP/1.0":
 		keep = false
 	default:
 		chunk = true
@@ -103,34 +100,17 @@ func (x *exchange) relayFinal(h *head, code int) bool {
 	} else {
 		fields = append(fields, field{"Connection", "close"})
 	}
-	if writeHead(x.c.w, x.statusLine(h), fields) != nil || x.c.w.Flush() != nil {
-		return false
+	if writeHead(x.c.w, statusLine(h), fields) != nil || x.c.w.Flush() != nil {
+		return last
 	}
-	if bodiless {
-		return keep
-	}
-	if err := x.relayBody(f, chunk); err != nil {
-		return false // cut short: the client must see that it is incomplete
-	}
-	if !keep {
-		x.c.linger()
-	}
-	return keep
-}
-
-func (x *exchange) relayBody(f framing, chunk bool) error {
-	switch {
-	case f.sized:
-		// The writer passes large bodies through without copying them twice.
-		if err := copySized(x.c.w, x.r, f.length); err != nil {
-			_ = x.c.w.Flush()
-			return err
+	if !bodiless {
+		// A body that is cut short stays so: the client must see that it is incomplete.
+		if read, write := x.s.copyBody(x.c.w, newBody(x.r, f, true), chunk); read != nil || write != nil {
+			return last
 		}
-		return x.c.w.Flush()
-	case f.chunked && chunk:
-		return copyChunked(x.c.w, x.r)
-	case f.chunked:
-		return copyDecoded(x.c.w, x.r)
 	}
-	return copyUntilEnd(x.c.w, x.r, chunk)
+	if keep {
+		return whole
+	}
+	return last
 }

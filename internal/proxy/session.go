@@ -8,6 +8,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
@@ -21,24 +22,17 @@ import (
 	"github.com/srt-sandbox/srt/internal/violation"
 )
 
-// Limits and waits.
-const (
-	firstByteWait = 10 * time.Second
-	headWait      = 60 * time.Second
-	keepAliveWait = 5 * time.Second
-	dialWait      = 30 * time.Second
-	maxHead       = 16 << 10
-	maxEarly      = 64 << 10
-	maxConns      = 4096
-	closeWait     = 2 * time.Second
-)
-
 // Invocation is the command that a listener belongs to.
 type Invocation struct {
-	// ID and Command name it in violations.
+	// ID and Command name it in violations. With a Token and without an ID the
+	// user name that a client presents names the command, see Options.Identify.
 	ID, Command string
 	// AllowDomains are hosts that only this command may reach.
 	AllowDomains *hostname.Set
+	// Token is the password that clients must present. Empty means that only the
+	// command can reach the listener: no credentials are needed, and those that a
+	// client sends are ignored.
+	Token string
 }
 
 // AskRequest is a destination that no list decided about.
@@ -47,8 +41,8 @@ type AskRequest struct {
 	Port int
 	// Spelling is the host as the client wrote it.
 	Spelling string
-	// Command is the text of the command that wants to connect.
-	Command string
+	// Command and CommandID are the command that wants to connect.
+	Command, CommandID string
 }
 
 // AskDecision answers an AskRequest. The zero value denies.
@@ -59,9 +53,13 @@ type AskDecision struct {
 
 // Options configure a Session; the zero value of each field has a default.
 type Options struct {
+	// Ask decides about destinations that no list decides about; by default they
+	// are refused. Its context ends when the client leaves.
 	Ask func(context.Context, AskRequest) (AskDecision, error)
 	// Record receives each refusal.
 	Record func(violation.Event)
+	// Access receives the outcome of each attempt to reach a destination.
+	Access func(Access)
 	Logger *slog.Logger
 	// Lookup resolves names; by default the system's resolver.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -69,33 +67,51 @@ type Options struct {
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// OwnAddresses lists this machine's interface addresses.
 	OwnAddresses func() []netip.Addr
+	// Identify finds the command that a user name stands for, on listeners that
+	// do not belong to one command. Names that it does not know are recorded as
+	// the client wrote them.
+	Identify func(key string) (Invocation, bool)
 	// Parent is the upstream proxy that everything must go through, or nil.
 	Parent *Parent
 	// MITM sends some hosts to a proxy on a Unix socket, or nil.
 	MITM *MITM
+	// Roots verify TLS servers; nil for the system's.
+	Roots *x509.CertPool
+	// RefuseOpaqueTunnels refuses every tunnel whose content nobody inspects.
+	RefuseOpaqueTunnels bool
+	// RequireHostMatch refuses plain requests whose Host header names another
+	// server than the request's target.
+	RequireHostMatch bool
+	// MaxConns bounds the connections that are open at once; 4096 by default.
+	MaxConns int
 }
+
+const defaultMaxConns = 4096
 
 // Session is one filter. Its methods are safe for concurrent use.
 type Session struct {
 	o     Options
 	hosts atomic.Pointer[policy.Hosts]
+	mitm  atomic.Pointer[MITM]
+	waits waits
+	slots chan struct{}
 
-	ctx    context.Context
-	cancel context.CancelFunc
-	slots  chan struct{}
-	wait   sync.WaitGroup
+	readers, writers, buffers sync.Pool
 
-	mu     sync.Mutex
-	closed bool
-	open   map[closer]struct{}
+	serving sync.WaitGroup // calls of Serve and ServeForward
+
+	mu       sync.Mutex
+	closed   bool
+	services map[*service]struct{}
 }
-
-type closer interface{ Close() error }
 
 // New returns a filter that serves nothing yet.
 func New(hosts *policy.Hosts, o Options) *Session {
 	if o.Record == nil {
 		o.Record = func(violation.Event) {}
+	}
+	if o.Access == nil {
+		o.Access = func(Access) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -113,98 +129,43 @@ func New(hosts *policy.Hosts, o Options) *Session {
 	if o.OwnAddresses == nil {
 		o.OwnAddresses = interfaceAddresses
 	}
-	s := &Session{o: o, slots: make(chan struct{}, maxConns), open: map[closer]struct{}{}}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if o.MaxConns <= 0 {
+		o.MaxConns = defaultMaxConns
+	}
+	s := &Session{o: o, waits: defaultWaits(), slots: make(chan struct{}, o.MaxConns), services: map[*service]struct{}{}}
 	s.hosts.Store(hosts)
+	s.mitm.Store(o.MITM)
 	return s
 }
 
-// SetHosts replaces the lists; connections made from now on are held to them.
+// SetHosts replaces the lists. Connections and requests made from now on are
+// held to them; tunnels that stand are not cut.
 func (s *Session) SetHosts(h *policy.Hosts) { s.hosts.Store(h) }
 
-// Serve accepts connections until the listener or the session is closed. The
-// listener belongs to one command, so its connections need no credentials.
+// SetMITM replaces the hosts that go to a proxy on a Unix socket.
+func (s *Session) SetMITM(m *MITM) { s.mitm.Store(m) }
+
+// Serve accepts connections until the listener or the session is closed, ends
+// those that are open then, and returns why it ended.
 func (s *Session) Serve(ln net.Listener, who Invocation) error {
-	if !s.track(ln) {
-		ln.Close()
-		return net.ErrClosed
-	}
-	defer s.forget(ln)
-	for {
-		conn, err := ln.Accept()
-		if err != nil {
-			if retryAccept(err) {
-				time.Sleep(5 * time.Millisecond)
-				continue
-			}
-			return err
-		}
-		s.accept(conn, who)
-	}
+	return s.serve(ln, func(v *service, conn net.Conn) { newClient(v, conn, who).serve() })
 }
 
-// retryAccept recognises errors that pass, such as a full descriptor table.
-func retryAccept(err error) bool {
-	var ne net.Error
-	return errors.As(err, &ne) && ne.Timeout() || isResourceShortage(err)
-}
-
-// accept hands a connection to its own goroutine, or closes it when too many
-// are open.
-func (s *Session) accept(conn net.Conn, who Invocation) {
-	select {
-	case s.slots <- struct{}{}:
-	default:
-		conn.Close()
-		return
-	}
-	if !s.track(conn) {
-		conn.Close()
-		<-s.slots
-		return
-	}
-	s.wait.Go(func() {
-		defer func() {
-			s.forget(conn)
-			conn.Close()
-			<-s.slots
-		}()
-		newClient(s, conn, who).serve()
-	})
-}
-
-// track registers something to close with the session.
-func (s *Session) track(c closer) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.open[c] = struct{}{}
-	return true
-}
-
-func (s *Session) forget(c closer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.open, c)
-}
-
-// Close ends every listener and connection and waits briefly for their goroutines.
+// Close ends every listener and connection and waits briefly until their
+// goroutines are gone.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	for c := range s.open {
-		c.Close()
+	for v := range s.services {
+		v.end()
 	}
 	s.mu.Unlock()
-	s.cancel()
 	done := make(chan struct{})
-	go func() { s.wait.Wait(); close(done) }()
+	go func() { s.serving.Wait(); close(done) }()
 	select {
 	case <-done:
 		return nil
-	case <-time.After(closeWait):
+	case <-time.After(s.waits.close):
 		return errors.New("closing the network filter: some connections did not end in time")
 	}
 }

@@ -4,160 +4,200 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"net"
 	"net/netip"
-	"time"
+	"slices"
+	"strings"
 )
 
 // Reply codes of RFC 1928 section 6.
 const (
-	socksSucceeded        = 0x00
-	socksRuleset          = 0x02
-	socksNetUnreachable   = 0x03
-	socksHostUnreachable  = 0x04
-	socksRefused          = 0x05
-	socksBadCommand       = 0x07
-	socksBadAddressType   = 0x08
-	socksNoMethod         = 0xff
-	socksNegotiationLimit = 10 * time.Second
+	socksSucceeded       = 0x00
+	socksRuleset         = 0x02
+	socksNetUnreachable  = 0x03
+	socksHostUnreachable = 0x04
+	socksRefused         = 0x05
+	socksBadCommand      = 0x07
+	socksBadAddressType  = 0x08
 )
 
-// serveSOCKS serves one SOCKS5 connection. The listener belongs to one sandbox,
-// so the method without authentication is the right one.
+// Methods of RFC 1928 section 3.
+const (
+	methodOpen     = 0x00
+	methodPassword = 0x02
+	methodNone     = 0xff
+)
+
+// errSOCKS is a client that broke the protocol or left in the middle of it.
+var errSOCKS = errors.New("malformed SOCKS negotiation")
+
+// socksError is a request that is answered with a code.
+type socksError byte
+
+func (e socksError) Error() string { return "unsupported SOCKS request" }
+
+// serveSOCKS serves one SOCKS5 connection.
 func (c *client) serveSOCKS() {
-	c.deadline(socksNegotiationLimit)
-	if !c.socksGreeting() {
+	c.deadline(c.s.waits.socks)
+	method, err := c.socksGreeting()
+	if err != nil {
 		return
 	}
-	host, port, reply := c.socksRequest()
-	if reply != socksSucceeded {
-		if reply != socksNoMethod {
-			c.socksReply(reply)
-			c.linger()
-		}
+	switch {
+	case method == methodNone:
+		c.write(0x05, methodNone)
+		c.linger()
+		return
+	case !c.write(0x05, method):
+		return
+	case method == methodPassword && !c.socksPassword():
+		return
+	case method == methodOpen && c.who.Token != "":
+		c.refuseStranger()
+		return
+	}
+	host, port, err := c.socksRequest()
+	if err != nil {
+		c.socksRefuse(err)
 		return
 	}
 	c.deadline(0)
-	ctx, stop := c.watch()
-	t, no := c.s.decide(ctx, host, port, c.who)
-	var upstream net.Conn
-	var err error
-	if no == nil {
-		upstream, err = c.s.dial(ctx, t, c.who)
-	}
-	early, present := stop()
-	if upstream != nil {
-		defer c.s.release(upstream)
-	}
-	if !present {
-		return
-	}
-	if no != nil || err != nil {
-		c.socksReply(socksFailure(no, err))
-		c.linger()
-		return
-	}
-	if c.socksReply(socksSucceeded) {
-		relay(c.conn, upstream, early)
-	}
-}
-
-func socksFailure(no *refusal, err error) byte {
+	up, early, err := c.reach(wish{protocol: protocolSOCKS, host: host, port: port, who: c.who})
 	switch {
-	case no != nil, errors.As(err, &no):
-		return socksRuleset
-	case isRefused(err):
-		return socksRefused
-	case isUnreachable(err):
-		return socksNetUnreachable
+	case errors.Is(err, errClientLeft):
+	case err != nil:
+		c.socksRefuse(err)
+	default:
+		c.tunnel(up, string(socksReply(socksSucceeded)), early)
 	}
-	return socksHostUnreachable
 }
 
-// socksGreeting negotiates the method. A client that offers a user name only
-// gets to use it: the listener is private, so every name is right.
-func (c *client) socksGreeting() bool {
+// socksGreeting reads the client's methods and chooses one. On a listener that
+// needs no password every one is right, for clients that offer nothing else. On
+// one that needs it, a client without a password goes on to be told why it is
+// refused.
+func (c *client) socksGreeting() (method byte, err error) {
 	var head [2]byte
 	if _, err := io.ReadFull(c.r, head[:]); err != nil || head[1] == 0 {
-		return false
+		return 0, errSOCKS
 	}
 	methods := make([]byte, head[1])
 	if _, err := io.ReadFull(c.r, methods); err != nil {
-		return false
+		return 0, errSOCKS
 	}
-	var open, named bool
-	for _, m := range methods {
-		open = open || m == 0x00
-		named = named || m == 0x02
-	}
+	open, password := slices.Contains(methods, methodOpen), slices.Contains(methods, methodPassword)
 	switch {
-	case open:
-		return c.write(0x05, 0x00)
-	case named:
-		return c.write(0x05, 0x02) && c.socksUserName()
+	case c.who.Token != "" && !password:
+		return methodOpen, nil
+	case open && c.who.Token == "":
+		return methodOpen, nil
+	case password:
+		return methodPassword, nil
 	}
-	c.write(0x05, socksNoMethod)
-	return false
+	return methodNone, nil
 }
 
-// socksUserName reads the sub-negotiation of RFC 1929 and accepts it.
-func (c *client) socksUserName() bool {
+// socksPassword reads the sub-negotiation of RFC 1929.
+func (c *client) socksPassword() bool {
 	version, err := c.r.ReadByte()
 	if err != nil || version != 0x01 {
 		return false
 	}
-	for range 2 {
-		n, err := c.r.ReadByte()
-		if err != nil {
-			return false
-		}
-		if _, err := io.CopyN(io.Discard, c.r, int64(n)); err != nil {
-			return false
-		}
+	user, err := c.socksString()
+	if err != nil {
+		return false
 	}
+	password, err := c.socksString()
+	if err != nil {
+		return false
+	}
+	if c.who.Token == "" {
+		return c.write(0x01, 0x00)
+	}
+	if !c.isToken(password) || user != userPlain && !strings.HasPrefix(user, userKeyed) {
+		c.write(0x01, 0x01)
+		c.linger()
+		return false
+	}
+	c.who = c.attribute(user)
 	return c.write(0x01, 0x00)
 }
 
-// socksRequest reads the request. The reply is socksSucceeded for a CONNECT
-// and socksNoMethod for a connection that ended.
-func (c *client) socksRequest() (host string, port int, reply byte) {
-	var head [4]byte
-	if _, err := io.ReadFull(c.r, head[:]); err != nil || head[0] != 0x05 {
-		return "", 0, socksNoMethod
+// socksString reads a text with its length before it.
+func (c *client) socksString() (string, error) {
+	n, err := c.r.ReadByte()
+	if err != nil {
+		return "", errSOCKS
 	}
-	if head[1] != 0x01 {
-		return "", 0, socksBadCommand
+	text := make([]byte, n)
+	if _, err := io.ReadFull(c.r, text); err != nil {
+		return "", errSOCKS
 	}
-	size := 0
-	switch head[3] {
-	case 0x01:
-		size = 4
-	case 0x04:
-		size = 16
-	case 0x03:
-		n, err := c.r.ReadByte()
-		if err != nil {
-			return "", 0, socksNoMethod
-		}
-		size = int(n)
-	default:
-		return "", 0, socksBadAddressType
-	}
-	rest := make([]byte, size+2)
-	if _, err := io.ReadFull(c.r, rest); err != nil {
-		return "", 0, socksNoMethod
-	}
-	host = string(rest[:size])
-	if head[3] != 0x03 {
-		a, _ := netip.AddrFromSlice(rest[:size])
-		host = a.String()
-	}
-	return host, int(binary.BigEndian.Uint16(rest[size:])), socksSucceeded
+	return string(text), nil
 }
 
-func (c *client) socksReply(code byte) bool {
-	return c.write(0x05, code, 0x00, 0x01, 0, 0, 0, 0, 0, 0)
+// socksRequest reads the destination of a CONNECT; other commands and address
+// types are a socksError.
+func (c *client) socksRequest() (host string, port int, err error) {
+	var head [4]byte
+	if _, err := io.ReadFull(c.r, head[:]); err != nil || head[0] != 0x05 {
+		return "", 0, errSOCKS
+	}
+	if head[1] != 0x01 {
+		return "", 0, socksError(socksBadCommand)
+	}
+	switch head[3] {
+	case 0x01:
+		host, err = c.socksAddress(4)
+	case 0x03:
+		host, err = c.socksString()
+	case 0x04:
+		host, err = c.socksAddress(16)
+	default:
+		return "", 0, socksError(socksBadAddressType)
+	}
+	var number [2]byte
+	if err == nil {
+		_, err = io.ReadFull(c.r, number[:])
+	}
+	if err != nil {
+		return "", 0, errSOCKS
+	}
+	return host, int(binary.BigEndian.Uint16(number[:])), nil
 }
+
+func (c *client) socksAddress(size int) (string, error) {
+	raw := make([]byte, size)
+	if _, err := io.ReadFull(c.r, raw); err != nil {
+		return "", errSOCKS
+	}
+	a, _ := netip.AddrFromSlice(raw)
+	return a.String(), nil
+}
+
+// socksRefuse answers a request that is not served, where an answer exists.
+func (c *client) socksRefuse(err error) {
+	var no *refusal
+	var code socksError
+	reply := byte(socksHostUnreachable)
+	switch {
+	case errors.Is(err, errSOCKS):
+		return
+	case errors.As(err, &code):
+		reply = byte(code)
+	case errors.As(err, &no):
+		reply = socksRuleset
+	case isRefused(err):
+		reply = socksRefused
+	case isUnreachable(err):
+		reply = socksNetUnreachable
+	}
+	c.write(socksReply(reply)...)
+	c.linger()
+}
+
+// socksReply is a reply with an empty bound address: which one the proxy uses
+// is not the command's business.
+func socksReply(code byte) []byte { return []byte{0x05, code, 0x00, 0x01, 0, 0, 0, 0, 0, 0} }
 
 func (c *client) write(b ...byte) bool {
 	_, err := c.conn.Write(b)

@@ -32,7 +32,8 @@ type Event struct {
 }
 
 // Block renders events as the tagged block that tools put behind a command's
-// error output. It is empty without events and has no newline at its end.
+// error output. It is empty without events and has no newline at its end. Lines
+// are made safe again, so that no event, wherever it comes from, closes the block.
 func Block(events []Event) string {
 	if len(events) == 0 {
 		return ""
@@ -40,7 +41,7 @@ func Block(events []Event) string {
 	var b strings.Builder
 	b.WriteString("<sandbox_violations>\n")
 	for _, e := range events {
-		b.WriteString(e.Line)
+		b.WriteString(Sanitize(e.Line))
 		b.WriteByte('\n')
 	}
 	b.WriteString("</sandbox_violations>")

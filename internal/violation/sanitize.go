@@ -29,10 +29,14 @@ func Sanitize(s string) string {
 	return strings.TrimSpace(b.String())
 }
 
+// unsafe finds the characters that control a terminal, break lines, have no
+// width or turn the direction of text around: C0, C1, soft hyphen, the Arabic
+// letter mark, the formatting characters of the blocks U+2000 and U+2060, the
+// byte order mark, annotation marks and tags.
 func unsafe(c rune) bool {
 	switch {
-	case c < 0x20, c >= 0x7f && c <= 0x9f, c == 0xad, c == 0x61c, c >= 0x200b && c <= 0x200f,
-		c >= 0x2028 && c <= 0x202e, c >= 0x2060 && c <= 0x2064, c >= 0x2066 && c <= 0x2069, c == 0xfeff, c >= 0xe0000 && c <= 0xe007f:
+	case c < 0x20, c >= 0x7f && c <= 0x9f, c == 0xad, c == 0x61c, c == 0x180e, c >= 0x200b && c <= 0x200f, c >= 0x2028 && c <= 0x202e,
+		c >= 0x2060 && c <= 0x206f, c == 0xfeff, c >= 0xfff9 && c <= 0xfffb, c >= 0xe0000 && c <= 0xe007f:
 		return true
 	}
 	return false

@@ -1,6 +1,7 @@
 package violation
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -13,7 +14,8 @@ const (
 	held = 100
 	// subscriberBuffer is how far a reader may fall behind.
 	subscriberBuffer = 256
-	maxText          = 4096
+	// maxText bounds each text of an event, in UTF-16 code units.
+	maxText = 4096
 )
 
 // Store keeps the newest events. Its methods are safe for concurrent use.
@@ -21,6 +23,7 @@ type Store struct {
 	mu          sync.Mutex
 	events      []Event
 	total       uint64
+	dropped     uint64
 	ignore      map[string][]string
 	subscribers map[chan Event]struct{}
 }
@@ -39,22 +42,24 @@ func (s *Store) SetIgnore(rules map[string][]string) {
 	}
 }
 
-func (s *Store) ignored(e Event) bool {
+// ignored applies the rules to a line and to the command's text as it was
+// given: what Sanitize takes out of it may stand in a rule.
+func (s *Store) ignored(line, command string) bool {
 	for key, parts := range s.ignore {
-		if key != "*" && (e.Command == "" || !strings.Contains(e.Command, key)) {
+		if key != "*" && (command == "" || !strings.Contains(command, key)) {
 			continue
 		}
-		for _, part := range parts {
-			if strings.Contains(e.Line, part) {
-				return true
-			}
+		if slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(line, part) }) {
+			return true
 		}
 	}
 	return false
 }
 
-// Add records an event unless a rule says to ignore it. Texts are made safe.
+// Add records an event unless a rule says to ignore it. Texts are made safe and
+// cut to a bounded length.
 func (s *Store) Add(e Event) {
+	command := e.Command
 	for _, text := range []*string{&e.Line, &e.Target, &e.Spelling, &e.Rule, &e.Setting, &e.Command, &e.Process} {
 		*text = Truncate(Sanitize(*text), maxText)
 	}
@@ -63,7 +68,7 @@ func (s *Store) Add(e Event) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ignored(e) {
+	if s.ignored(e.Line, command) {
 		return
 	}
 	s.total++
@@ -73,27 +78,28 @@ func (s *Store) Add(e Event) {
 	}
 	s.events = append(s.events, e)
 	for ch := range s.subscribers {
-		offer(ch, e)
+		s.offer(ch, e)
 	}
 }
 
 // evict drops the oldest event of the command that has the most, so that a
 // noisy command cannot push out what another did.
 func (s *Store) evict() {
+	name := func(e Event) string { return cmp.Or(e.CommandID, e.Command) }
 	counts := map[string]int{}
 	worst := ""
 	for _, e := range s.events {
-		counts[e.CommandID]++
-		if counts[e.CommandID] > counts[worst] {
-			worst = e.CommandID
+		counts[name(e)]++
+		if counts[name(e)] > counts[worst] {
+			worst = name(e)
 		}
 	}
-	i := slices.IndexFunc(s.events, func(e Event) bool { return e.CommandID == worst })
+	i := slices.IndexFunc(s.events, func(e Event) bool { return name(e) == worst })
 	s.events = slices.Delete(s.events, max(i, 0), max(i, 0)+1)
 }
 
-// offer delivers an event; a full reader loses its oldest one.
-func offer(ch chan Event, e Event) {
+// offer delivers an event; a reader that is too far behind loses its oldest one.
+func (s *Store) offer(ch chan Event, e Event) {
 	for {
 		select {
 		case ch <- e:
@@ -102,6 +108,7 @@ func offer(ch chan Event, e Event) {
 		}
 		select {
 		case <-ch:
+			s.dropped++
 		default:
 		}
 	}
@@ -131,6 +138,13 @@ func (s *Store) Total() uint64 {
 	return s.total
 }
 
+// Dropped returns how many deliveries slow subscribers have lost.
+func (s *Store) Dropped() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dropped
+}
+
 // ForCommand returns the held events of one command, oldest first.
 func (s *Store) ForCommand(id string) []Event {
 	s.mu.Lock()
@@ -151,7 +165,8 @@ func (s *Store) Clear() {
 	s.events = nil
 }
 
-// Subscribe delivers every event from now on. The channel is closed when ctx ends.
+// Subscribe delivers every event from now on. A reader that falls behind loses
+// the oldest ones; gaps in Seq show it. The channel is closed when ctx ends.
 func (s *Store) Subscribe(ctx context.Context) <-chan Event {
 	ch := make(chan Event, subscriberBuffer)
 	s.mu.Lock()

@@ -1,0 +1,156 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// service is one listener with the connections that came from it and those
+// that were made for them. They end together: when a command's listener closes,
+// nobody is left to read them.
+type service struct {
+	s      *Session
+	ln     net.Listener
+	ctx    context.Context
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
+
+	mu   sync.Mutex
+	open map[net.Conn]struct{} // nil when the service has ended
+}
+
+func (s *Session) begin(ln net.Listener) (*service, error) {
+	v := &service{s: s, ln: ln, open: map[net.Conn]struct{}{}}
+	v.ctx, v.cancel = context.WithCancel(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		v.end()
+		return nil, net.ErrClosed
+	}
+	s.services[v] = struct{}{}
+	s.serving.Add(1)
+	return v, nil
+}
+
+// serve hands each connection of a listener to its own goroutine. When it
+// returns, all of them have ended.
+func (s *Session) serve(ln net.Listener, handle func(*service, net.Conn)) error {
+	v, err := s.begin(ln)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		v.end()
+		v.wait.Wait()
+		s.mu.Lock()
+		delete(s.services, v)
+		s.mu.Unlock()
+		s.serving.Done()
+	}()
+	for {
+		conn, err := ln.Accept()
+		switch {
+		case err == nil:
+			v.start(conn, handle)
+		case v.ctx.Err() == nil && isPassing(err):
+			time.Sleep(s.waits.accept)
+		default:
+			return err
+		}
+	}
+}
+
+// isPassing recognises failures to accept that end by themselves, such as a
+// full descriptor table.
+func isPassing(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout() || isResourceShortage(err)
+}
+
+// start serves a connection, or closes it when too many are open.
+func (v *service) start(conn net.Conn, handle func(*service, net.Conn)) {
+	select {
+	case v.s.slots <- struct{}{}:
+	default:
+		v.s.o.Logger.Warn("too many connections; refusing one", "limit", cap(v.s.slots))
+		conn.Close()
+		return
+	}
+	v.wait.Go(func() {
+		defer func() { <-v.s.slots }()
+		if !v.hold(conn) {
+			return
+		}
+		defer v.release(conn)
+		v.s.safely(func() { handle(v, conn) })
+	})
+}
+
+// safely keeps a mistake in the handling of one connection from ending the
+// whole process, which may be somebody's program. The connection is denied.
+func (s *Session) safely(f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.o.Logger.Error("serving a connection: please report this", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	f()
+}
+
+// hold ties a connection to the service, and closes it when the service has
+// already ended.
+func (v *service) hold(conn net.Conn) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.open == nil {
+		conn.Close()
+		return false
+	}
+	v.open[conn] = struct{}{}
+	return true
+}
+
+func (v *service) release(conn net.Conn) {
+	v.mu.Lock()
+	delete(v.open, conn)
+	v.mu.Unlock()
+	conn.Close()
+}
+
+// end closes the listener and every connection, and cancels what is under way.
+func (v *service) end() {
+	v.ln.Close()
+	v.cancel()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for conn := range v.open {
+		conn.Close()
+	}
+	v.open = nil
+}
+
+// ServeForward relays every connection of a listener to a proxy at a port of
+// this machine's loopback, which does all filtering itself. It ends like Serve.
+func (s *Session) ServeForward(ln net.Listener, port int) error {
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	return s.serve(ln, func(v *service, conn net.Conn) {
+		ctx, cancel := context.WithTimeout(v.ctx, s.waits.dial)
+		defer cancel()
+		upstream, err := s.o.Dial(ctx, address)
+		if err != nil {
+			s.o.Logger.Warn("the external proxy cannot be reached", "address", address, "error", err)
+			return
+		}
+		if !v.hold(upstream) {
+			return
+		}
+		defer v.release(upstream)
+		s.relay(conn, upstream, nil, nil)
+	})
+}

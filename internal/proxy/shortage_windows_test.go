@@ -1,0 +1,5 @@
+package proxy
+
+import "golang.org/x/sys/windows"
+
+var shortage error = windows.WSAEMFILE
