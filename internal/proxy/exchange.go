@@ -23,11 +23,12 @@ type exchange struct {
 	uri     uri
 	target  target
 
-	up       *leg
-	r        *bufio.Reader
-	w        *bufio.Writer
-	viaProxy *field // credentials for an upstream proxy
-	absolute bool   // the next hop is a proxy and takes the whole URI
+	up        *leg
+	r         *bufio.Reader
+	w         *bufio.Writer
+	viaProxy  *field // credentials for an upstream proxy
+	absolute  bool   // the next hop is a proxy and takes the whole URI
+	permitted bool   // the server asked for the body with 100 Continue
 
 	sent  chan struct{} // closed when nothing more of the body is sent
 	fed   chan struct{} // closed when the client's input is no longer read

@@ -184,6 +184,24 @@ func TestAbandonedRequest(t *testing.T) {
 	}
 }
 
+// A server that switches before the last byte of the request has gone out: the
+// answer waits for the request instead of failing.
+func TestUpgradeAnsweredEarly(t *testing.T) {
+	answered := make(chan struct{})
+	port := webServer(t, func(_ string, r *bufio.Reader, w io.Writer) {
+		fmt.Fprint(w, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: a\r\nConnection: Upgrade\r\n\r\n")
+		close(answered)
+		_, _ = io.Copy(w, r)
+	})
+	r := newRig(t, setup{allow: []string{"127.0.0.1"}})
+	conn := r.dial()
+	fmt.Fprintf(conn, "POST http://127.0.0.1:%s/ HTTP/1.1\r\nHost: x\r\nUpgrade: a\r\nConnection: Upgrade\r\nContent-Length: 1\r\n\r\n", port)
+	<-answered
+	time.Sleep(20 * time.Millisecond) // long enough for the proxy to have read the answer
+	_, _ = io.WriteString(conn, "b")
+	expect(t, conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: a\r\n\r\nb")
+}
+
 func TestWebSocketUpgrade(t *testing.T) {
 	port := webServer(t, func(head string, r *bufio.Reader, w io.Writer) {
 		if !strings.HasSuffix(head, "Sec-WebSocket-Key: k\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n") {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"strconv"
 	"strings"
+	"time"
 )
 
 // outcome is how far the relaying of a response went.
@@ -34,6 +35,8 @@ func (x *exchange) relayResponse() outcome {
 		case x.request.start[2] == "HTTP/1.0": // knows no interim responses
 		case writeHead(x.c.w, statusLine(h), h.endToEnd()) != nil, x.c.w.Flush() != nil:
 			return last
+		case code == 100:
+			x.permitted = true
 		}
 	}
 }
@@ -58,7 +61,7 @@ func statusLine(h *head) string {
 // and has sent its whole request.
 func (x *exchange) switchProtocols(h *head) outcome {
 	wanted := h.values("Upgrade")
-	if !x.upgrades() || len(wanted) != 1 || !x.unwatch() || !x.body.done {
+	if !x.upgrades() || len(wanted) != 1 || !x.wholeRequestSent() {
 		return nothing
 	}
 	fields := append(h.endToEnd(), field{"Connection", "Upgrade"}, field{"Upgrade", wanted[0]})
@@ -72,6 +75,20 @@ func (x *exchange) switchProtocols(h *head) outcome {
 	return switched
 }
 
+// wholeRequestSent ends the watch over the client and reports whether its
+// request went to the server completely. A server may answer as soon as it has
+// the last byte, which is before this side has noted that it is sent, so the
+// note is waited for.
+func (x *exchange) wholeRequestSent() bool {
+	limit := time.NewTimer(x.s.waits.linger)
+	defer limit.Stop()
+	select {
+	case <-x.sent:
+	case <-limit.C:
+	}
+	return x.unwatch() && x.body.done
+}
+
 // relayFinal passes the final response on with framing that the client knows.
 func (x *exchange) relayFinal(h *head, code int) outcome {
 	f, err := h.framing()
@@ -81,8 +98,8 @@ func (x *exchange) relayFinal(h *head, code int) outcome {
 	sent := x.unwatch()
 	fields := h.endToEnd()
 	bodiless := x.request.start[0] == "HEAD" || code == 204 || code == 304
-	// A client that waits for permission to send its body may send it or not.
-	keep := keeps(x.request) && (sent || len(x.request.values("Expect")) == 0)
+	// A client that still waits for permission to send its body may send it or not.
+	keep := keeps(x.request) && (sent || x.permitted || len(x.request.values("Expect")) == 0)
 	chunk := false
 	switch {
 	case code == 204:
