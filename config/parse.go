@@ -8,7 +8,8 @@ import (
 )
 
 // Parse reads settings. An error that is not [ErrEmpty] is an [*Error] with
-// everything that is wrong.
+// everything that is wrong. Unknown keys are returned beside it: a misspelled
+// key is often why a required one is missing.
 func Parse(data []byte) (*Config, []UnknownKey, error) {
 	bom := []byte("\xef\xbb\xbf")
 	if len(bytes.TrimSpace(bytes.TrimPrefix(data, bom))) == 0 {
@@ -23,7 +24,7 @@ func Parse(data []byte) (*Config, []UnknownKey, error) {
 		d.value("", tree, reflect.ValueOf(c).Elem(), rules{})
 	}
 	if err := c.finish(d); err != nil {
-		return nil, nil, err
+		return nil, d.unknown, err
 	}
 	return c, d.unknown, nil
 }

@@ -212,6 +212,10 @@ func TestUnknownKeys(t *testing.T) {
 	if diff := cmp.Diff(want, unknown); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	_, unknown, err = Parse([]byte(`{"network":{"allowedDomains":[],"deniedDomains":[]},"filesystem":{"denyRead":[],"allowWrites":[],"denyWrite":[]}}`))
+	if err == nil || len(unknown) != 1 || unknown[0] != (UnknownKey{"filesystem.allowWrites", "allowWrite"}) {
+		t.Errorf("a misspelled required key: %v, %v", unknown, err)
+	}
 }
 
 func FuzzParse(f *testing.F) {

@@ -129,7 +129,10 @@ func (c *control) end() {
 		return
 	}
 	c.lines++
-	cfg, _, err := config.Parse(line)
+	cfg, unknown, err := config.Parse(line)
+	for _, k := range unknown {
+		c.m.unknownKey("control fd "+strconv.Itoa(c.fd), k)
+	}
 	if err == nil {
 		err = c.sb.Update(cfg)
 	}

@@ -113,11 +113,11 @@ func loadSettings(o *options, m *messages) (*config.Config, []string, error) {
 		m.debugf("no settings file at %s, using the defaults", path)
 		return config.Default(), []string{standard}, nil
 	}
-	if err != nil {
-		return nil, nil, &settingsError{err: err, named: o.settings != nil}
-	}
 	for _, k := range unknown {
 		m.unknownKey(path, k)
+	}
+	if err != nil {
+		return nil, nil, &settingsError{err: err, named: o.settings != nil}
 	}
 	if o.strict && len(unknown) > 0 {
 		return nil, nil, fmt.Errorf("reading settings from %s: %d unknown keys, and --strict-settings is given", path, len(unknown))
