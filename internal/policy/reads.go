@@ -192,6 +192,7 @@ func (r *resolver) denyPattern(rd reading, rule Rule, locked bool) error {
 func (r *resolver) denyName(name string, rule Rule, locked bool) error {
 	clean := path.Clean(name)
 	if fresh(clean) {
+		r.warnFresh(rule)
 		return nil
 	}
 	if clean == "/" {
@@ -247,10 +248,11 @@ func (r *resolver) denyRoot(rule Rule, locked bool) error {
 		return &Error{Code: "unlistable_root", Setting: rule.Setting, Entry: rule.Entry, Reason: "the root directory cannot be listed", Err: err}
 	}
 	for _, ent := range entries {
-		if ent.Kind == Symlink {
+		name := "/" + ent.Name
+		if ent.Kind == Symlink || fresh(name) || name == kernelTree {
 			continue
 		}
-		if l, err := r.land("/"+ent.Name, false); err == nil && !l.done() {
+		if l, err := r.land(name, false); err == nil && !l.done() {
 			r.hide(l, rule, locked)
 		}
 	}
@@ -259,7 +261,11 @@ func (r *resolver) denyRoot(rule Rule, locked bool) error {
 
 // hide records a read deny of an existing object.
 func (r *resolver) hide(l landing, rule Rule, locked bool) {
-	if l.path == "/" || fresh(l.path) || within("/sys", l.path) {
+	if fresh(l.path) {
+		r.warnFresh(rule)
+		return
+	}
+	if l.path == "/" {
 		return
 	}
 	n := r.at(l)

@@ -71,6 +71,7 @@ func (r *resolver) denyWritePattern(rd reading, rule Rule) error {
 func (r *resolver) denyWrite(name string, d denial) error {
 	for range maxLinks {
 		if fresh(path.Clean(name)) {
+			r.warnFresh(d.rule)
 			return nil
 		}
 		l, err := r.land(name, true)
@@ -95,6 +96,7 @@ func (r *resolver) denyWrite(name string, d denial) error {
 func (r *resolver) denyLanding(l landing, d denial) {
 	switch {
 	case fresh(l.path):
+		r.warnFresh(d.rule)
 	case l.closed != "":
 		if c, err := r.land(l.closed, true); err == nil && !c.done() {
 			r.protect(c, d.rule)
