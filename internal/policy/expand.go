@@ -182,9 +182,8 @@ func (e *expansion) link(link string, at glob.Place, matched, more bool) []step 
 	case err != nil || l.first != "" || l.fileInWay:
 		return nil // a link to nothing hides nothing
 	case l.closed != "":
-		if matched {
-			e.take(match{path: l.closed, link: link, closed: true})
-		}
+		// A command may have closed the way to what matches behind the link.
+		e.take(match{path: l.closed, link: link, closed: true})
 		return nil
 	case matched && l.path == "/":
 		e.take(match{path: parentOf(link), closed: true})

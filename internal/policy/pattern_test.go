@@ -130,6 +130,18 @@ func TestUnlistableDirectory(t *testing.T) {
 	answers(t, p, "read /home/u/w/l/sub/x ENOENT", "create /home/u/w/l/n EROFS", "write /home/u/w/l EROFS")
 }
 
+// What matches behind a link stays hidden when the way there was closed: the
+// command may open it again.
+func TestLinkBehindClosedDirectory(t *testing.T) {
+	f := newFake(user, "mode=0 /home/u/o/d/", "/home/u/o/d/sub/.env", "/home/u/w/l -> /home/u/o/d/sub")
+	p := mustResolveFake(t, f, func(_ *Input, fs *config.Filesystem) {
+		fs.AllowWrite, fs.DenyRead = entries(".", "/home/u/o"), entries("**/.env")
+	})
+	if got := denied(p); !slices.Equal(got, []string{"o/d"}) {
+		t.Errorf("hidden: %q", got)
+	}
+}
+
 // linux 28: patterns of denyWrite cover what exists, links and all.
 func TestWriteDenyPatterns(t *testing.T) {
 	f := newFake(user, "/home/u/w/keys/a.pem", "/home/u/w/keys/l.pem -> ../real", "/home/u/w/real", "/home/u/w/gen/d/f", "/home/u/w/[x].k")
