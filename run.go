@@ -56,19 +56,24 @@ func (s *Sandbox) start(c *Cmd) (*run, error) {
 	}
 }
 
-// build makes the namespaces, resolves the policy while they come up, puts the
+// build makes the namespaces and resolves the policy while they come up, puts the
 // sandbox together, attaches the network filter and lets the command go.
 func (s *Sandbox) build(c *Cmd, cfg *config.Config, at place, temp *tempDir, allow *hostname.Set) (*run, error) {
 	streams, err := c.openStreams()
 	if err != nil {
 		return nil, err
 	}
-	box, err := s.prepare(launch.Streams{Stdio: streams.stdio, NewSession: c.NewSession})
+	shell := s.shell(launch.Streams{Stdio: streams.stdio, NewSession: c.NewSession})
+	pol, policyErr := s.resolve(c, cfg, at, temp)
+	box, err := shell.wait()
 	if err != nil {
 		streams.closeAll()
 		return nil, err
 	}
-	listeners, err := s.confine(c, cfg, at, temp, box)
+	var listeners []net.Listener
+	if err = policyErr; err == nil {
+		listeners, err = box.Build(c.ctx, s.request(c, cfg, at, temp, pol))
+	}
 	if err != nil {
 		box.Close()
 		streams.closeAll()
@@ -97,16 +102,8 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, at place, temp *tempDir, all
 	return r, nil
 }
 
-// prepare creates the sandbox's first process, unless one is waiting.
-func (s *Sandbox) prepare(streams launch.Streams) (launch.Sandbox, error) {
-	if box, ok, err := s.options.prepared.take(streams); ok {
-		return box, err
-	}
-	return s.launcher.Prepare(streams)
-}
-
-// confine resolves the policy and puts every layer in place.
-func (s *Sandbox) confine(c *Cmd, cfg *config.Config, at place, temp *tempDir, box launch.Sandbox) ([]net.Listener, error) {
+// resolve turns the configuration and the file system of this moment into rules.
+func (s *Sandbox) resolve(c *Cmd, cfg *config.Config, at place, temp *tempDir) (*policy.Policy, error) {
 	pol, err := policy.Resolve(c.ctx, policy.Input{
 		Config: cfg, Cwd: at.dir, Home: at.home, UID: os.Geteuid(), FS: policy.OSFS(),
 		Protected: s.protectedFiles(), ExtraWrite: temp.writable(),
@@ -117,12 +114,17 @@ func (s *Sandbox) confine(c *Cmd, cfg *config.Config, at place, temp *tempDir, b
 	for _, w := range pol.Warnings {
 		s.options.warn(w.String())
 	}
-	return box.Build(c.ctx, launch.Request{
+	return pol, nil
+}
+
+// request says what to run and what confines it.
+func (s *Sandbox) request(c *Cmd, cfg *config.Config, at place, temp *tempDir, pol *policy.Policy) launch.Request {
+	return launch.Request{
 		Policy: pol, UnixSockets: cfg.Network.AllowAllUnixSockets, NestedNamespaces: cfg.AllowNestedUserNamespaces,
 		Path: c.Path, Args: c.Args, Env: environment(c.baseEnvironment(at), cfg, temp.variable(), s.helperPath()),
 		Dir: at.dir, Home: at.home, Ports: []int{httpPort, socksPort}, Private: temp.private(), NullFD: c.NullFD,
 		Note: s.options.warn, Violation: func(v launch.Violation) { s.record(c, v) },
-	})
+	}
 }
 
 // serve lets the filter accept on sockets that live inside the sandbox and

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,15 +79,6 @@ func (i *initProcess) harden() error {
 	}
 	unix.CloseOnExec(i.control)
 	return nil
-}
-
-// swallowSignals keeps process 1 alive: it shares the command's process group,
-// so that the terminal treats both as one job, and gets the group's signals.
-// What the caller ignores stays ignored, for the command inherits that.
-func swallowSignals() {
-	all := []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
-		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR, unix.SIGPIPE}
-	signal.Notify(make(chan os.Signal, 1), slices.DeleteFunc(all, signal.Ignored)...)
 }
 
 // closeInherited keeps every descriptor that the caller happened to have open
@@ -173,7 +162,9 @@ func (i *initProcess) openNetwork() ([]int, error) {
 // awaitGo waits for the host half, and uses the time to get ready for the
 // signals that reach the command's process group.
 func (i *initProcess) awaitGo() error {
-	swallowSignals()
+	if err := ignoreGroupSignals(); err != nil {
+		return err
+	}
 	kind, _, _, err := ReceiveMessage(i.control)
 	if err != nil {
 		return fmt.Errorf("waiting for the host: %w", err)

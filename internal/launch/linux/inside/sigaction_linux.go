@@ -1,0 +1,56 @@
+package inside
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// groupSignals are the signals that a terminal, a shell or srt itself sends to
+// the command's process group, which process 1 shares so that the terminal
+// treats both as one job.
+var groupSignals = []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
+	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR, unix.SIGPIPE}
+
+// kernelSigaction mirrors the struct that rt_sigaction(2) takes on amd64 and
+// arm64.
+type kernelSigaction struct {
+	handler  uintptr
+	flags    uint64
+	restorer uintptr
+	mask     uint64
+}
+
+const (
+	defaultAction = 0 // SIG_DFL
+	ignoreAction  = 1 // SIG_IGN
+)
+
+// ignoreGroupSignals keeps process 1 alive: the kernel drops every signal that
+// process 1 of a PID namespace has no handler for, whoever sends it, see
+// pid_namespaces(7). So the runtime's handlers are taken away. What the caller
+// ignores stays ignored, for the command inherits that.
+func ignoreGroupSignals() error {
+	for _, s := range groupSignals {
+		var current, plain kernelSigaction
+		err := sigaction(s, nil, &current)
+		if err == nil && current.handler != ignoreAction {
+			plain.handler = defaultAction
+			err = sigaction(s, &plain, nil)
+		}
+		if err != nil {
+			return fmt.Errorf("taking the handler of %s away: %w", unix.SignalName(s), err)
+		}
+	}
+	return nil
+}
+
+func sigaction(s unix.Signal, set, get *kernelSigaction) error {
+	const setSize = 8 // of the signal mask
+	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(get)), setSize, 0, 0)
+	if e != 0 {
+		return e
+	}
+	return nil
+}
