@@ -1,9 +1,30 @@
 package srt
 
 import (
+	"errors"
+
+	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/launch"
 	"github.com/srt-sandbox/srt/internal/launch/linux"
 )
 
-// newLauncher returns the launcher of this system.
-func newLauncher() (launch.Launcher, error) { return linux.Launcher{}, nil }
+// newLauncher returns the launcher that the configuration asks for.
+func newLauncher(cfg *config.Config) (launch.Launcher, error) {
+	switch cfg.LinuxBackend() {
+	case config.BackendBubblewrap:
+		return nil, &UnsupportedError{Setting: "linux.backend", Reason: "this version has no bubblewrap backend"}
+	case config.BackendLandlock:
+		return nil, &UnsupportedError{Setting: "linux.backend", Reason: "this version has no Landlock backend"}
+	}
+	return linux.Launcher{}, nil
+}
+
+// weakerLauncher returns the launcher that the settings accept in the place of
+// one that failed, with what to tell the user; nil if they accept none.
+func weakerLauncher(cfg *config.Config, failed error) (launch.Launcher, string) {
+	var start *launch.StartError
+	if !cfg.EnableWeakerNestedSandbox || cfg.LinuxBackend() != config.BackendAuto || !errors.As(failed, &start) {
+		return nil, ""
+	}
+	return nil, ""
+}

@@ -2,7 +2,13 @@
 
 package srt
 
-import "github.com/srt-sandbox/srt/internal/launch"
+import (
+	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/launch"
+)
 
-// newLauncher says that this system is not supported.
-func newLauncher() (launch.Launcher, error) { return nil, launch.ErrUnsupported }
+// newLauncher reports that this system has none yet.
+func newLauncher(*config.Config) (launch.Launcher, error) { return nil, launch.ErrUnsupported }
+
+// weakerLauncher returns nothing: there is no launcher that could fail.
+func weakerLauncher(*config.Config, error) (launch.Launcher, string) { return nil, "" }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/launch"
 )
 
@@ -12,10 +13,11 @@ import (
 // its own, made while the settings are still being read. It takes most of the
 // time of a start off the way of the first command.
 type Prepared struct {
-	streams launch.Streams
-	ready   chan struct{} // closed when box and err are set
-	box     launch.Sandbox
-	err     error // reported by the command that would have used the shell
+	launcher launch.Launcher
+	streams  launch.Streams
+	ready    chan struct{} // closed when box and err are set
+	box      launch.Sandbox
+	err      error // reported by the command that would have used the shell
 
 	mu    sync.Mutex
 	taken bool
@@ -25,7 +27,8 @@ type Prepared struct {
 // background. Call it as early as possible, give it to [New] with
 // [WithPrepared], and close it.
 func Prepare(stdin, stdout, stderr *os.File, newSession bool) *Prepared {
-	launcher, err := newLauncher()
+	// The settings are not known yet; most want the default.
+	launcher, err := newLauncher(config.Default())
 	if err != nil {
 		p := &Prepared{err: err, ready: make(chan struct{})}
 		close(p.ready)
@@ -35,7 +38,7 @@ func Prepare(stdin, stdout, stderr *os.File, newSession bool) *Prepared {
 }
 
 func prepareShell(launcher launch.Launcher, streams launch.Streams) *Prepared {
-	p := &Prepared{streams: streams, ready: make(chan struct{})}
+	p := &Prepared{launcher: launcher, streams: streams, ready: make(chan struct{})}
 	go func() {
 		defer close(p.ready)
 		p.box, p.err = launcher.Prepare(streams)
@@ -76,11 +79,11 @@ func (p *Prepared) wait() (launch.Sandbox, error) {
 
 // shell starts making the first process of a command's sandbox, unless one that
 // fits is waiting.
-func (s *Sandbox) shell(streams launch.Streams) *Prepared {
-	if p := s.options.prepared; p != nil && p.streams == streams && p.claim() {
+func (s *Sandbox) shell(launcher launch.Launcher, streams launch.Streams) *Prepared {
+	if p := s.options.prepared; p != nil && p.launcher == launcher && p.streams == streams && p.claim() {
 		return p
 	}
-	p := prepareShell(s.launcher, streams)
+	p := prepareShell(launcher, streams)
 	p.claim()
 	return p
 }

@@ -44,26 +44,32 @@ func (s *Sandbox) start(c *Cmd) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	for attempt := 0; ; attempt++ {
-		r, err := s.build(c, cfg, place, temp, allow)
+	launcher, err := newLauncher(cfg)
+	for attempt := 0; err == nil; attempt++ {
+		var r *run
+		r, err = s.build(c, cfg, launcher, place, temp, allow)
 		if err == nil {
 			return r, nil
 		}
-		if !changedMeanwhile(err) || attempt == maxReplans {
-			temp.discard()
-			return nil, err
+		if weaker, note := weakerLauncher(cfg, err); weaker != nil && weaker != launcher {
+			s.options.warn(note)
+			launcher, err = weaker, nil
+		} else if changedMeanwhile(err) && attempt < maxReplans {
+			err = nil
 		}
 	}
+	temp.discard()
+	return nil, err
 }
 
 // build makes the namespaces and resolves the policy while they come up, puts the
 // sandbox together, attaches the network filter and lets the command go.
-func (s *Sandbox) build(c *Cmd, cfg *config.Config, at place, temp *tempDir, allow *hostname.Set) (*run, error) {
+func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, at place, temp *tempDir, allow *hostname.Set) (*run, error) {
 	streams, err := c.openStreams()
 	if err != nil {
 		return nil, err
 	}
-	shell := s.shell(launch.Streams{Stdio: streams.stdio, NewSession: c.NewSession})
+	shell := s.shell(launcher, launch.Streams{Stdio: streams.stdio, NewSession: c.NewSession})
 	pol, policyErr := s.resolve(c, cfg, at, temp)
 	box, err := shell.wait()
 	if err != nil {

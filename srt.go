@@ -26,7 +26,6 @@ import (
 	"sync/atomic"
 
 	"github.com/srt-sandbox/srt/config"
-	"github.com/srt-sandbox/srt/internal/launch"
 	"github.com/srt-sandbox/srt/internal/policy"
 	"github.com/srt-sandbox/srt/internal/proxy"
 	"github.com/srt-sandbox/srt/internal/violation"
@@ -40,11 +39,10 @@ type Violation = violation.Event
 // Sandbox is a configuration in force: the policy that commands are held to and
 // the network filter that serves them.
 type Sandbox struct {
-	options  options
-	launcher launch.Launcher
-	filter   *proxy.Session
-	events   *violation.Store
-	config   atomic.Pointer[config.Config]
+	options options
+	filter  *proxy.Session
+	events  *violation.Store
+	config  atomic.Pointer[config.Config]
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -73,11 +71,10 @@ func New(ctx context.Context, cfg *config.Config, opts ...Option) (*Sandbox, err
 	if err := checkSupported(cfg); err != nil {
 		return nil, err
 	}
-	launcher, err := newLauncher()
-	if err != nil {
+	if _, err := newLauncher(cfg); err != nil {
 		return nil, err
 	}
-	s := &Sandbox{options: o, launcher: launcher, events: violation.NewStore()}
+	s := &Sandbox{options: o, events: violation.NewStore()}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	if err := s.startFilter(cfg); err != nil {
 		return nil, err
@@ -104,6 +101,9 @@ func (s *Sandbox) Update(cfg *config.Config) error {
 		return err
 	}
 	if err := checkSupported(cfg); err != nil {
+		return err
+	}
+	if _, err := newLauncher(cfg); err != nil {
 		return err
 	}
 	hosts, err := policy.NewHosts(cfg)

@@ -39,6 +39,7 @@ type Config struct {
 	SocatPath                string      `json:"socatPath,omitzero" rule:"nonempty,absolute"`
 	JavaAgentJarPath         string      `json:"javaAgentJarPath,omitzero" rule:"nonempty,absolute"`
 	Git                      *GitOptions `json:"git,omitzero"`
+	Linux                    *Linux      `json:"linux,omitzero"`
 	Windows                  *Windows    `json:"windows,omitzero"`
 }
 
@@ -184,6 +185,31 @@ type GitOptions struct {
 	// SafeDirectories are directories that git trusts although they belong to
 	// another user.
 	SafeDirectories []string `json:"safeDirectories,omitzero"`
+}
+
+// The values of Linux.Backend.
+const (
+	BackendAuto       = "auto"
+	BackendNative     = "native"
+	BackendBubblewrap = "bubblewrap"
+	BackendLandlock   = "landlock"
+)
+
+// Linux holds the settings of the Linux launcher.
+type Linux struct {
+	// Backend is what confines commands: namespaces made by srt itself
+	// ("native"), by bwrap ("bubblewrap"), or Landlock alone ("landlock"). "auto",
+	// the default, is native; where that cannot be had nothing runs, unless
+	// enableWeakerNestedSandbox accepts Landlock.
+	Backend string `json:"backend,omitzero" rule:"enum=auto|native|bubblewrap|landlock"`
+}
+
+// LinuxBackend returns Linux.Backend or its default.
+func (c *Config) LinuxBackend() string {
+	if c.Linux == nil || c.Linux.Backend == "" {
+		return BackendAuto
+	}
+	return c.Linux.Backend
 }
 
 // Windows holds the settings of the Windows launcher.
