@@ -14,7 +14,7 @@ func newLauncher(cfg *config.Config) (launch.Launcher, error) {
 	case config.BackendBubblewrap:
 		return nil, &UnsupportedError{Setting: "linux.backend", Reason: "this version has no bubblewrap backend"}
 	case config.BackendLandlock:
-		return nil, &UnsupportedError{Setting: "linux.backend", Reason: "this version has no Landlock backend"}
+		return linux.Landlock{}, nil
 	}
 	return linux.Launcher{}, nil
 }
@@ -26,5 +26,12 @@ func weakerLauncher(cfg *config.Config, failed error) (launch.Launcher, string) 
 	if !cfg.EnableWeakerNestedSandbox || cfg.LinuxBackend() != config.BackendAuto || !errors.As(failed, &start) {
 		return nil, ""
 	}
-	return nil, ""
+	if start.Stage != "namespaces" && start.Stage != "mount" && start.Stage != "network" {
+		return nil, ""
+	}
+	note := "namespaces cannot be had here (" + start.Text + "); enableWeakerNestedSandbox lets Landlock confine the command instead"
+	if limits := (linux.Landlock{}).Limits(); limits != "" {
+		note += ": " + limits
+	}
+	return linux.Landlock{}, note
 }

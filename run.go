@@ -70,7 +70,7 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, at
 		return nil, err
 	}
 	shell := s.shell(launcher, launch.Streams{Stdio: streams.stdio, NewSession: c.NewSession})
-	pol, policyErr := s.resolve(c, cfg, at, temp)
+	pol, policyErr := s.resolve(c, cfg, launcher, at, temp)
 	box, err := shell.wait()
 	if err != nil {
 		streams.closeAll()
@@ -109,10 +109,10 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, at
 }
 
 // resolve turns the configuration and the file system of this moment into rules.
-func (s *Sandbox) resolve(c *Cmd, cfg *config.Config, at place, temp *tempDir) (*policy.Policy, error) {
+func (s *Sandbox) resolve(c *Cmd, cfg *config.Config, launcher launch.Launcher, at place, temp *tempDir) (*policy.Policy, error) {
 	pol, err := policy.Resolve(c.ctx, policy.Input{
 		Config: cfg, Cwd: at.dir, Home: at.home, UID: os.Geteuid(), FS: policy.OSFS(),
-		Protected: s.protectedFiles(), ExtraWrite: temp.writable(),
+		Protected: s.protectedFiles(), ExtraWrite: temp.writable(), HostIdentity: launcher.HostIdentity(),
 	})
 	if err != nil {
 		return nil, err
@@ -127,7 +127,8 @@ func (s *Sandbox) resolve(c *Cmd, cfg *config.Config, at place, temp *tempDir) (
 func (s *Sandbox) request(c *Cmd, cfg *config.Config, at place, temp *tempDir, pol *policy.Policy) launch.Request {
 	return launch.Request{
 		Policy: pol, UnixSockets: cfg.Network.AllowAllUnixSockets, NestedNamespaces: cfg.AllowNestedUserNamespaces,
-		Path: c.Path, Args: c.Args, Env: environment(c.baseEnvironment(at), cfg, temp.variable(), s.helperPath()),
+		LocalBinding: cfg.Network.AllowLocalBinding,
+		Path:         c.Path, Args: c.Args, Env: environment(c.baseEnvironment(at), cfg, temp.variable(), s.helperPath()),
 		Dir: at.dir, Home: at.home, Ports: []int{httpPort, socksPort}, Private: temp.private(), NullFD: c.NullFD,
 		Note: s.options.warn, Violation: func(v launch.Violation) { s.record(c, v) },
 	}

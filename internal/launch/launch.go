@@ -20,6 +20,9 @@ type Launcher interface {
 	// Prepare creates the sandbox's first process. It needs nothing of the
 	// policy, so that the caller can resolve it meanwhile.
 	Prepare(Streams) (Sandbox, error)
+	// HostIdentity reports whether the command sees the owners of files as the
+	// host does, not through a user namespace.
+	HostIdentity() bool
 }
 
 // Streams are what a sandbox's first process is born with.
@@ -45,6 +48,9 @@ type Request struct {
 	Env  []string
 	// Dir is where the command starts, Home the second choice.
 	Dir, Home string
+	// LocalBinding lets the command listen on ports of this machine, where it
+	// has no network of its own.
+	LocalBinding bool
 	// Ports get listeners on the sandbox's loopback addresses.
 	Ports []int
 	// NullFD is a descriptor number that is the null device in the command; 0 for none.

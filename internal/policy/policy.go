@@ -114,6 +114,9 @@ type Input struct {
 	// Readable are srt's own files, which stay readable (and read-only) whatever
 	// a read deny covers.
 	Readable []string
+	// HostIdentity says that no user namespace changes how the owners of files
+	// look, so that nothing is hidden for its sake.
+	HostIdentity bool
 	// ScanTimeout bounds every look at the file system together; zero means ten
 	// seconds.
 	ScanTimeout time.Duration

@@ -30,6 +30,9 @@ func (Launcher) Prepare(s launch.Streams) (launch.Sandbox, error) {
 	return p, nil
 }
 
+// HostIdentity implements [launch.Launcher].
+func (Launcher) HostIdentity() bool { return false }
+
 // process is a sandbox whose namespaces exist; it implements [launch.Sandbox].
 type process struct {
 	request    launch.Request
@@ -38,7 +41,10 @@ type process struct {
 	control    int
 
 	terminal *terminal
-	exited   chan struct{} // closed when srt-init was reaped
+	// announced is told the local port of each connection that srt-init makes;
+	// nil where it makes none.
+	announced func(port int)
+	exited    chan struct{} // closed when srt-init was reaped
 
 	mu     sync.Mutex
 	gone   bool
@@ -47,17 +53,26 @@ type process struct {
 
 // prepare creates the namespaces and starts srt-init in them.
 func prepare(s launch.Streams) (*process, error) {
+	p, err := startInit(s, inside.Name, namespaceAttributes(s.NewSession))
+	if err != nil {
+		return nil, &launch.StartError{Stage: "namespaces", Text: "creating the namespaces: " + err.Error(), Cure: namespaceCure(err), Err: err}
+	}
+	return p, nil
+}
+
+// startInit re-executes this program as srt-init.
+func startInit(s launch.Streams, name string, sys *syscall.SysProcAttr) (*process, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, &launch.StartError{Stage: "namespaces", Text: "creating the control socket: " + err.Error(), Err: err}
+		return nil, fmt.Errorf("creating the control socket: %w", err)
 	}
 	defer unix.Close(fds[1])
-	attr := &syscall.ProcAttr{Dir: "/", Env: initEnvironment, Files: []uintptr{s.Stdio[0].Fd(), s.Stdio[1].Fd(), s.Stdio[2].Fd(), uintptr(fds[1])}, Sys: namespaceAttributes(s.NewSession)}
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{inside.Name}, attr)
+	attr := &syscall.ProcAttr{Dir: "/", Env: initEnvironment, Files: []uintptr{s.Stdio[0].Fd(), s.Stdio[1].Fd(), s.Stdio[2].Fd(), uintptr(fds[1])}, Sys: sys}
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{name}, attr)
 	runtime.KeepAlive(s.Stdio)
 	if err != nil {
 		unix.Close(fds[0])
-		return nil, &launch.StartError{Stage: "namespaces", Text: "creating the namespaces: " + err.Error(), Cure: namespaceCure(err), Err: err}
+		return nil, err
 	}
 	p := &process{pid: pid, newSession: s.NewSession, control: fds[0], exited: make(chan struct{})}
 	go p.reap()
@@ -103,14 +118,23 @@ func (p *process) reap() {
 // come in the order of the ports, IPv4 before IPv6.
 func (p *process) Build(ctx context.Context, r launch.Request) ([]net.Listener, error) {
 	p.request = r
-	s := specFor(r)
+	stop := context.AfterFunc(ctx, p.Kill)
+	defer stop()
+	fds, err := p.send(ctx, specFor(r))
+	if err != nil {
+		return nil, err
+	}
+	return listenersOf(fds)
+}
+
+// send hands the launch spec over and waits until srt-init is ready. It returns
+// the descriptors that come back.
+func (p *process) send(ctx context.Context, s *inside.Spec) ([]int, error) {
 	f, err := s.File()
 	if err != nil {
 		return nil, &launch.StartError{Stage: "start", Text: err.Error(), Err: err}
 	}
 	defer f.Close()
-	stop := context.AfterFunc(ctx, p.Kill)
-	defer stop()
 	if err := inside.SendMessage(p.control, inside.MessageSpec, nil, int(f.Fd())); err != nil {
 		return nil, p.lost(ctx, err)
 	}
@@ -121,7 +145,7 @@ func (p *process) Build(ctx context.Context, r launch.Request) ([]net.Listener, 
 	if kind != inside.MessageReady {
 		return nil, failure(body)
 	}
-	return listenersOf(fds)
+	return fds, nil
 }
 
 // lost explains why the control socket closed before the sandbox stood.
@@ -225,6 +249,10 @@ func (p *process) event(kind inside.MessageKind, body []byte) {
 		p.request.Note(string(body))
 	case inside.MessageStopped:
 		p.terminal.stopped(p, syscall.Signal(body[0]))
+	case inside.MessageConnection:
+		if len(body) == 2 && p.announced != nil {
+			p.announced(int(body[0])<<8 | int(body[1]))
+		}
 	case inside.MessageViolation:
 		if v, ok := parseViolation(string(body)); ok {
 			p.request.Violation(v)

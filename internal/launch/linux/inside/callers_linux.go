@@ -40,7 +40,9 @@ func (g *guard) path(c *call, address uint64) (string, unix.Errno) {
 // is used.
 func (g *guard) readMemory(pid int, address uint64, buf []byte) (int, unix.Errno) {
 	n, err := readProcess(pid, address, buf)
-	if err == unix.EPERM {
+	if g.plain && (err == unix.EPERM || err == unix.ENOSYS) {
+		n, err = readMemoryFile(pid, address, buf) // a container may refuse the call
+	} else if err == unix.EPERM {
 		err = g.privileged(func() error {
 			var e error
 			n, e = readProcess(pid, address, buf)
@@ -60,8 +62,25 @@ func readProcess(pid int, address uint64, buf []byte) (int, error) {
 	return unix.ProcessVMReadv(pid, local, remote, 0)
 }
 
+// readMemoryFile reads through /proc/PID/mem, see proc_pid_mem(5).
+func readMemoryFile(pid int, address uint64, buf []byte) (int, error) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/mem", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	n, err := unix.Pread(fd, buf, int64(address))
+	if err == unix.EIO {
+		err = unix.EFAULT
+	}
+	return n, err
+}
+
 // privileged runs step with the guard's capabilities in effect.
 func (g *guard) privileged(step func() error) error {
+	if g.plain {
+		return step()
+	}
 	if err := setCapabilities(guardCapabilities, guardCapabilities); err != nil {
 		return err
 	}

@@ -44,6 +44,26 @@ func (c *coder) spec(s *Spec) {
 	list(c, &s.Env, c.text)
 	list(c, &s.Ports, func(p *int) { number(c, p) })
 	number(c, &s.NullFD)
+	c.landlock(&s.Landlock)
+}
+
+func (c *coder) landlock(s **LandlockSpec) {
+	present := *s != nil
+	c.flags(&present)
+	if !present {
+		return
+	}
+	if c.reading {
+		*s = &LandlockSpec{}
+	}
+	l := *s
+	list(c, &l.States, func(p *PathState) {
+		c.texts(&p.Path, &p.Rule, &p.Cure, &p.ReadRule, &p.Why)
+		c.flags(&p.Read, &p.Write)
+	})
+	list(c, &l.Pins, c.text)
+	list(c, &l.Forwards, func(f *Forward) { number(c, &f.Port); number(c, &f.Real) })
+	c.flags(&l.LocalBinding)
 }
 
 func (c *coder) op(o *Op) {

@@ -13,6 +13,10 @@ func TestSpecRoundTrip(t *testing.T) {
 		Names:     []GuardedName{{Dir: "/d", Name: "n", Fold: true, Rule: "r", Cure: "c", Target: "/d/n/x", Dev: 7, Ino: 8, Exists: true}},
 		Creatable: []CreatablePath{{Path: "/p/q/r", Parent: "/p", First: "q"}},
 		Path:      "prog", Args: []string{"prog", "", "a b"}, Env: []string{"A=\x80"}, Dir: "/w", Home: "/h", Ports: []int{3128, 1080}, Private: "/t", NullFD: 7,
+		Landlock: &LandlockSpec{
+			States: []PathState{{Path: "/", Read: true, Rule: "r", Cure: "c", ReadRule: "q", Why: "w"}}, Pins: []string{"/p"},
+			Forwards: []Forward{{Port: 3128, Real: 40000}}, LocalBinding: true,
+		},
 	}
 	got, err := decodeSpec(s.encode())
 	if err != nil {

@@ -92,15 +92,27 @@ func isDir(p string) bool {
 // exec starts the program; a script without a "#!" line is given to the shell,
 // as execvp(3) does.
 func (i *initProcess) exec(dir string) (int, error) {
-	path, err := lookPath(i.spec.Path, dir, i.spec.Env)
+	program, attr, err := i.program(dir)
 	if err != nil {
 		return 0, err
+	}
+	return i.spawn(program, attr)
+}
+
+// program finds what to run and what it is born with.
+func (i *initProcess) program(dir string) (string, *syscall.ProcAttr, error) {
+	path, err := lookPath(i.spec.Path, dir, i.spec.Env)
+	if err != nil {
+		return "", nil, err
 	}
 	files, err := commandFiles(i.spec.NullFD)
 	if err != nil {
-		return 0, err
+		return "", nil, err
 	}
-	attr := &syscall.ProcAttr{Dir: dir, Env: i.spec.Env, Files: files}
+	return path, &syscall.ProcAttr{Dir: dir, Env: i.spec.Env, Files: files}, nil
+}
+
+func (i *initProcess) spawn(path string, attr *syscall.ProcAttr) (int, error) {
 	pid, err := syscall.ForkExec(path, i.spec.Args, attr)
 	if errors.Is(err, syscall.ENOEXEC) {
 		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", path}, i.spec.Args[1:]...), attr)

@@ -15,6 +15,9 @@ type FilterOptions struct {
 	NestedNamespaces bool
 	// Guard hands the calls that create or change names to srt-init.
 	Guard bool
+	// Landlock replaces what namespaces confine; nil where there are some. It is
+	// not part of the launch spec.
+	Landlock *landlockFilter
 }
 
 // bpfJumpLimit is the reach of a conditional jump, whose offsets are bytes.

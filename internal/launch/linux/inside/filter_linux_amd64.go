@@ -18,4 +18,6 @@ func foreignNumbers() []unix.SockFilter {
 var legacyCalls = legacyNumbers{
 	open: unix.SYS_OPEN, creat: unix.SYS_CREAT, mkdir: unix.SYS_MKDIR, mknod: unix.SYS_MKNOD, symlink: unix.SYS_SYMLINK,
 	link: unix.SYS_LINK, rename: unix.SYS_RENAME, renameat: unix.SYS_RENAMEAT, present: true,
+	unlink: unix.SYS_UNLINK, rmdir: unix.SYS_RMDIR, chmod: unix.SYS_CHMOD, chown: unix.SYS_CHOWN, lchown: unix.SYS_LCHOWN,
+	utime: unix.SYS_UTIME, utimes: unix.SYS_UTIMES, futimes: unix.SYS_FUTIMESAT,
 }

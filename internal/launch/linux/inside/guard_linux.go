@@ -3,7 +3,9 @@ package inside
 import (
 	"fmt"
 	"os"
+	"path"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +25,11 @@ type guard struct {
 	root     int // O_PATH descriptor of the sandbox's root
 	initTask int // O_PATH descriptor of /proc/1/task
 	creator  *creator
+	// rules decide about files where no mount does; nil where mounts do.
+	rules    *pathRules
+	forwards []Forward
+	// plain marks a guard without capabilities of its own.
+	plain bool
 	// userNamespace is that of the sandbox, set only where the command may make
 	// others: a caller in another one has its own idea of every path.
 	userNamespace string
@@ -53,6 +60,9 @@ func startGuard(fd, control int, s *Spec) {
 	}
 	if s.Filter.NestedNamespaces {
 		g.userNamespace, _ = os.Readlink("/proc/self/ns/user")
+	}
+	if s.Landlock != nil {
+		g.rules, g.forwards, g.plain = newPathRules(s.Landlock, s.Creatable), s.Landlock.Forwards, true
 	}
 	started := make(chan error)
 	go g.loop(started, s.Creatable)
@@ -96,13 +106,17 @@ func (g *guard) prepareThread(creatable []CreatablePath) error {
 	if g.root, err = openObject("/"); err != nil {
 		return err
 	}
-	if g.initTask, err = openObject("/proc/1/task"); err != nil {
+	if g.initTask, err = openObject(fmt.Sprintf("/proc/%d/task", os.Getpid())); err != nil {
 		return err
 	}
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("separating the guard's file mode mask: %w", err)
 	}
 	unix.Umask(0o077)
+	if g.plain {
+		g.creator = newCreator(nil)
+		return setCapabilities(0, 0)
+	}
 	g.creator = newCreator(creatable)
 	return setCapabilities(0, guardCapabilities)
 }
@@ -145,7 +159,7 @@ func (g *guard) serve(n *notification) {
 	case legacyCalls.renameat:
 		e = g.rename(c, c.int(0), c.args[1], c.int(2), c.args[3], 0)
 	default:
-		if g.serveLegacy(c, nr) {
+		if g.serveLegacy(c, nr) || g.serveChange(c, nr) {
 			return
 		}
 		e = unix.ENOSYS
@@ -227,14 +241,20 @@ func (g *guard) refuse(c *call, operation string, n GuardedName, existing unix.E
 // report sends one violation to the host half. A noisy command stops being
 // reported, never being refused.
 func (g *guard) report(c *call, operation string, n GuardedName) {
+	g.send(c, operation, path.Join(n.Dir, n.Name), n.Target, n.Rule, n.Cure)
+}
+
+// reportPath is report for a place that a rule of the settings covers.
+func (g *guard) reportPath(c *call, operation, name, rule, cure string) {
+	g.send(c, operation, name, name, rule, cure)
+}
+
+func (g *guard) send(c *call, operation, name, target, rule, cure string) {
 	if g.sent >= maxViolations {
 		return
 	}
 	g.sent++
-	fields := []string{operation, n.Dir + "/" + n.Name, n.Target, n.Rule, n.Cure, fmt.Sprint(c.pid), processName(c.pid)}
-	if n.Dir == "/" {
-		fields[1] = "/" + n.Name
-	}
+	fields := []string{operation, name, target, rule, cure, strconv.Itoa(c.pid), processName(c.pid)}
 	_ = SendMessage(g.control, MessageViolation, []byte(strings.Join(fields, "\x00")))
 }
 

@@ -23,8 +23,12 @@ const controlFD = 3
 // executed inside the new namespaces, and none of its start-up time is paid.
 // In every other process this does nothing.
 func init() {
-	if os.Getpid() == 1 && len(os.Args) == 1 && os.Args[0] == Name {
+	switch {
+	case len(os.Args) != 1:
+	case os.Args[0] == Name && os.Getpid() == 1:
 		main()
+	case os.Args[0] == LandlockName && isControlSocket(controlFD):
+		landlockMain()
 	}
 }
 
@@ -46,6 +50,8 @@ func main() {
 type initProcess struct {
 	control int
 	spec    *Spec
+	// descendants are killed one by one where there is no PID namespace.
+	descendants *descendants
 }
 
 func (i *initProcess) run() (unix.WaitStatus, error) {
@@ -202,7 +208,7 @@ func (i *initProcess) supervise(pid int) (unix.WaitStatus, error) {
 // kernel does even after SIGKILL.
 func (i *initProcess) watchHost() {
 	for {
-		if _, _, _, err := ReceiveMessage(i.control); err != nil {
+		if kind, _, _, err := ReceiveMessage(i.control); err != nil || kind == MessageKill {
 			i.endOrphaned()
 		}
 	}
@@ -210,17 +216,29 @@ func (i *initProcess) watchHost() {
 
 // endOrphaned kills the command and removes what the host half would have removed.
 func (i *initProcess) endOrphaned() {
-	// Signal -1 reaches everything in this PID namespace but its process 1.
-	_ = unix.Kill(-1, unix.SIGKILL)
+	i.killRest()
 	if i.spec.Private != "" {
 		_ = os.RemoveAll(filepath.Clean(i.spec.Private))
 	}
 	os.Exit(1)
 }
 
+// killRest kills everything that the command left. Signal -1 reaches all of
+// this PID namespace but its process 1.
+func (i *initProcess) killRest() {
+	if i.descendants != nil {
+		i.descendants.kill()
+		return
+	}
+	_ = unix.Kill(-1, unix.SIGKILL)
+}
+
 // finish reports the command's status and ends process 1, which makes the
 // kernel kill everything that is left inside.
 func (i *initProcess) finish(status unix.WaitStatus) {
+	if i.descendants != nil {
+		i.descendants.kill()
+	}
 	_ = SendMessage(i.control, MessageExit, []byte{byte(status), byte(status >> 8)})
 	os.Exit(0)
 }

@@ -38,6 +38,7 @@ type notificationFD struct {
 }
 
 const (
+	notifAddFDSet     = 1 // SECCOMP_ADDFD_FLAG_SETFD
 	notifAddFDSend    = 2 // SECCOMP_ADDFD_FLAG_SEND, Linux 5.14
 	notifSyncWakeUp   = 1 // SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP, Linux 6.6
 	ioctlNotifRecv    = 0xc0502100
@@ -142,4 +143,15 @@ func (l *listener) answerFD(id uint64, fd int, closeOnExec bool) {
 	if e != 0 && e != unix.ENOENT {
 		l.answer(id, 0, e)
 	}
+}
+
+// answerInPlace exchanges the caller's descriptor n for fd and ends the call
+// with success.
+func (l *listener) answerInPlace(id uint64, fd, n int, closeOnExec bool) {
+	add := notificationFD{ID: id, Flags: notifAddFDSet, SrcFD: uint32(fd), NewFD: uint32(n)}
+	if closeOnExec {
+		add.NewFDFlags = unix.O_CLOEXEC
+	}
+	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifAddFD, uintptr(unsafe.Pointer(&add)))
+	l.answer(id, 0, e)
 }

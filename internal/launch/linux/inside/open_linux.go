@@ -73,7 +73,8 @@ func (o *opening) run() (int, unix.Errno) {
 // refused judges an open at a protected name. Reading an existing object is no
 // creation and is left to the mount.
 func (o *opening) refused(n GuardedName) unix.Errno {
-	if o.flags&(unix.O_ACCMODE|unix.O_TRUNC) == unix.O_RDONLY && exists(o.at) {
+	there := exists(o.at)
+	if there && o.flags&(unix.O_ACCMODE|unix.O_TRUNC) == unix.O_RDONLY || !there && o.flags&unix.O_CREAT == 0 {
 		return 0
 	}
 	return o.g.refuse(o.c, "open", n, unix.EROFS)
@@ -88,6 +89,11 @@ func (o *opening) attempt() (fd int, again bool, e unix.Errno) {
 	if err != nil {
 		return -1, false, errnoOf(err)
 	}
+	if o.g.rules != nil {
+		if done, e := o.judge(&st); done {
+			return -1, false, e
+		}
+	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG, unix.S_IFDIR:
 		return o.openPlain()
@@ -101,6 +107,12 @@ func (o *opening) attempt() (fd int, again bool, e unix.Errno) {
 // create makes the file. O_EXCL keeps the guard from opening something that
 // appeared meanwhile and might block.
 func (o *opening) create() (int, bool, unix.Errno) {
+	if o.flags&unix.O_CREAT == 0 {
+		return -1, false, unix.ENOENT
+	}
+	if e := o.g.judgeName(o.c, "open", o.at); e != 0 {
+		return -1, false, e
+	}
 	fd := -1
 	e := o.g.withUmask(o.c, func() error {
 		var err error
@@ -147,6 +159,9 @@ func (o *opening) openLink() (int, bool, unix.Errno) {
 		return -1, false, unix.ELOOP
 	}
 	if onProc(o.at.dir) && !isProcRoot(o.at.dir) {
+		if o.g.rules != nil {
+			return o.openAgain()
+		}
 		return o.openSpecial(false, false)
 	}
 	next, e := o.g.followLast(o.c, o.at)

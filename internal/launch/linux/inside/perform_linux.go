@@ -17,6 +17,9 @@ func (g *guard) makeDir(c *call, dirfd int, path uint64, mode uint32) unix.Errno
 	if n, ok := g.guarded(at); ok && !exists(at) {
 		return g.refuse(c, "mkdir", n, unix.EROFS)
 	}
+	if e := g.judgeNew(c, "mkdir", at); e != 0 {
+		return e
+	}
 	e = g.withUmask(c, func() error { return unix.Mkdirat(at.dir, at.last(), mode) })
 	if e == unix.EROFS {
 		return g.creator.makeDir(g, c, at, mode)
@@ -32,6 +35,9 @@ func (g *guard) makeNode(c *call, dirfd int, path uint64, mode uint32, dev int) 
 	defer at.close()
 	if n, ok := g.guarded(at); ok && !exists(at) {
 		return g.refuse(c, "mknod", n, unix.EROFS)
+	}
+	if e := g.judgeNew(c, "mknod", at); e != 0 {
+		return e
 	}
 	return g.withUmask(c, func() error { return unix.Mknodat(at.dir, at.last(), mode, dev) })
 }
@@ -49,6 +55,9 @@ func (g *guard) symlink(c *call, target uint64, dirfd int, path uint64) unix.Err
 	if n, ok := g.guarded(at); ok && !exists(at) {
 		return g.refuse(c, "symlink", n, unix.EROFS)
 	}
+	if e := g.judgeNew(c, "symlink", at); e != 0 {
+		return e
+	}
 	return result(unix.Symlinkat(text, at.dir, at.last()))
 }
 
@@ -65,6 +74,9 @@ func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint
 	defer to.close()
 	if n, ok := g.guarded(to); ok && !exists(to) {
 		return g.refuse(c, "link", n, unix.EROFS)
+	}
+	if g.rules != nil {
+		return g.linkJudged(c, from, follow, to)
 	}
 	e = result(unix.Linkat(from.dir, from.last(), to.dir, to.last(), follow))
 	if e == unix.EXDEV && follow == 0 {
@@ -129,8 +141,14 @@ func (g *guard) rename(c *call, oldfd int, oldPath uint64, newfd int, newPath ui
 	if n, ok := g.guarded(from); ok && exists(from) {
 		return g.refuse(c, "rename", n, unix.EBUSY)
 	}
+	if e := g.judgeName(c, "rename", from); e != 0 {
+		return e
+	}
+	if e := g.judgeName(c, "rename", to); e != 0 {
+		return e
+	}
 	e = result(unix.Renameat2(from.dir, from.last(), to.dir, to.last(), flags))
-	if e == unix.EXDEV {
+	if e == unix.EXDEV && g.rules == nil {
 		return g.cross(from, to, func(a, b int) error { return unix.Renameat2(a, from.last(), b, to.last(), flags) })
 	}
 	return e

@@ -16,8 +16,9 @@ const (
 
 // legacyNumbers are call numbers that not every architecture has.
 type legacyNumbers struct {
-	open, creat, mkdir, mknod, symlink, link, rename, renameat uintptr
-	present                                                    bool
+	open, creat, mkdir, mknod, symlink, link, rename, renameat  uintptr
+	unlink, rmdir, chmod, chown, lchown, utime, utimes, futimes uintptr
+	present                                                     bool
 }
 
 // filterRules lists what the filter refuses or hands over. Each group says
@@ -27,10 +28,15 @@ func filterRules(o FilterOptions) []rule {
 	if !o.NestedNamespaces {
 		rules = append(rules, namespaceRules()...)
 	}
-	rules = append(rules, socketRules(o.UnixSockets)...)
+	if o.Landlock == nil {
+		rules = append(rules, socketRules(o.UnixSockets)...)
+	}
 	rules = append(rules, terminalRules()...)
 	rules = append(rules, initRules()...)
-	if o.Guard {
+	switch {
+	case o.Landlock != nil:
+		rules = append(rules, landlockRules(o.Landlock)...)
+	case o.Guard:
 		rules = append(rules, guardRules()...)
 	}
 	return rules

@@ -33,7 +33,34 @@ type Spec struct {
 	// Private is the temporary directory of the run. srt-init removes it when
 	// the host half dies first.
 	Private string
+	// Landlock replaces the plan where there are no namespaces; nil elsewhere.
+	Landlock *LandlockSpec
 }
+
+// LandlockSpec is what srt-init enforces without namespaces.
+type LandlockSpec struct {
+	// States say what may be done from a path downwards, until a deeper path
+	// says otherwise. The first is that of "/". Without any, files are free.
+	States []PathState
+	// Pins are directories and links that must stay where they are.
+	Pins []string
+	// Forwards lead connections to the proxy ports that the command knows to the
+	// sockets that the host really listens on.
+	Forwards []Forward
+	// LocalBinding lets the command listen on ports of this machine.
+	LocalBinding bool
+}
+
+// PathState is what may be done with a path and everything beneath.
+type PathState struct {
+	Path          string
+	Read, Write   bool
+	Rule, Cure    string // of the writing part
+	ReadRule, Why string // of the reading part, and what would allow it
+}
+
+// Forward is one port of 127.0.0.1 and the port that stands for it.
+type Forward struct{ Port, Real int }
 
 // GuardedName is a name in an existing directory that must not appear.
 type GuardedName struct {
@@ -112,6 +139,11 @@ const (
 	MessageViolation MessageKind = 'V'
 	// MessageStopped says that the command was stopped by the signal in the first byte.
 	MessageStopped MessageKind = 'T'
+	// MessageConnection announces the local port of a connection that srt-init
+	// is about to make for the command.
+	MessageConnection MessageKind = 'C'
+	// MessageKill makes srt-init end everything.
+	MessageKill MessageKind = 'K'
 	// MessageExit carries the wait status of the command.
 	MessageExit MessageKind = 'X'
 )

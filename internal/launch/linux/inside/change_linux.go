@@ -1,0 +1,225 @@
+package inside
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// The calls of this file are handed over only where no mount holds the file
+// rules. Each one acts on an object that the guard itself has open.
+
+// serveChange handles them. It reports whether the call was one of them; it is
+// then answered.
+func (g *guard) serveChange(c *call, nr uintptr) bool {
+	if nr == unix.SYS_CONNECT {
+		g.connect(c)
+		return true
+	}
+	e, ok := g.change(c, nr)
+	if !ok && legacyCalls.present {
+		e, ok = g.changeLegacy(c, nr)
+	}
+	if ok {
+		g.listener.answer(c.id, 0, e)
+	}
+	return ok
+}
+
+func (g *guard) change(c *call, nr uintptr) (unix.Errno, bool) {
+	switch nr {
+	case unix.SYS_UNLINKAT:
+		return g.unlink(c, c.int(0), c.args[1], c.int(2)), true
+	case unix.SYS_TRUNCATE:
+		return g.truncate(c, c.args[0], int64(c.args[1])), true
+	case unix.SYS_FCHMOD:
+		return g.onObject(c, "chmod", c.int(0), 0, unix.AT_EMPTY_PATH, chmodTo(uint32(c.args[1]))), true
+	case unix.SYS_FCHMODAT:
+		return g.onObject(c, "chmod", c.int(0), c.args[1], 0, chmodTo(uint32(c.args[2]))), true
+	case unix.SYS_FCHOWN:
+		return g.onObject(c, "chown", c.int(0), 0, unix.AT_EMPTY_PATH, chownTo(c.int(1), c.int(2))), true
+	case unix.SYS_FCHOWNAT:
+		return g.onObject(c, "chown", c.int(0), c.args[1], c.int(4), chownTo(c.int(2), c.int(3))), true
+	case unix.SYS_UTIMENSAT:
+		return g.setTimes(c, c.int(0), c.args[1], c.args[2], c.int(3), timeSpecs), true
+	}
+	return 0, false
+}
+
+func (g *guard) changeLegacy(c *call, nr uintptr) (unix.Errno, bool) {
+	const here = unix.AT_FDCWD
+	switch nr {
+	case legacyCalls.unlink:
+		return g.unlink(c, here, c.args[0], 0), true
+	case legacyCalls.rmdir:
+		return g.unlink(c, here, c.args[0], unix.AT_REMOVEDIR), true
+	case legacyCalls.chmod:
+		return g.onObject(c, "chmod", here, c.args[0], 0, chmodTo(uint32(c.args[1]))), true
+	case legacyCalls.chown:
+		return g.onObject(c, "chown", here, c.args[0], 0, chownTo(c.int(1), c.int(2))), true
+	case legacyCalls.lchown:
+		return g.onObject(c, "chown", here, c.args[0], unix.AT_SYMLINK_NOFOLLOW, chownTo(c.int(1), c.int(2))), true
+	case legacyCalls.utime:
+		return g.setTimes(c, here, c.args[0], c.args[1], 0, timeSeconds), true
+	case legacyCalls.utimes:
+		return g.setTimes(c, here, c.args[0], c.args[1], 0, timeVals), true
+	case legacyCalls.futimes:
+		return g.setTimes(c, c.int(0), c.args[1], c.args[2], 0, timeVals), true
+	}
+	return 0, false
+}
+
+func (g *guard) unlink(c *call, dirfd int, path uint64, flags int) unix.Errno {
+	at, e := g.locate(c, dirfd, path)
+	if e != 0 {
+		return e
+	}
+	defer at.close()
+	if n, ok := g.guarded(at); ok && exists(at) {
+		return g.refuse(c, "unlink", n, unix.EPERM)
+	}
+	if exists(at) {
+		if e := g.judgeName(c, "unlink", at); e != 0 {
+			return e
+		}
+	}
+	return result(unix.Unlinkat(at.dir, at.last(), flags))
+}
+
+func (g *guard) truncate(c *call, path uint64, length int64) unix.Errno {
+	return g.onObject(c, "truncate", unix.AT_FDCWD, path, 0, func(fd int) error { return unix.Truncate(descriptorPath(fd), length) })
+}
+
+func chmodTo(mode uint32) func(int) error {
+	return func(fd int) error { return unix.Chmod(descriptorPath(fd), mode) }
+}
+
+func chownTo(uid, gid int) func(int) error {
+	return func(fd int) error { return unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH) }
+}
+
+// onObject resolves a path argument to an object, decides and acts on it.
+func (g *guard) onObject(c *call, operation string, dirfd int, path uint64, flags int, act func(fd int) error) unix.Errno {
+	fd, e := g.object(c, dirfd, path, flags)
+	if e != 0 {
+		return e
+	}
+	defer unix.Close(fd)
+	if e := g.judgeObject(c, operation, fd); e != 0 {
+		return e
+	}
+	return result(act(fd))
+}
+
+// object opens what a path argument, or a descriptor alone, means.
+func (g *guard) object(c *call, dirfd int, address uint64, flags int) (int, unix.Errno) {
+	path := ""
+	if address != 0 {
+		var e unix.Errno
+		if path, e = g.path(c, address); e != 0 {
+			return -1, e
+		}
+	}
+	if path == "" {
+		if flags&unix.AT_EMPTY_PATH == 0 {
+			return -1, unix.ENOENT
+		}
+		return g.descriptor(c, dirfd)
+	}
+	base, e := g.base(c, dirfd, path)
+	if e != 0 {
+		return -1, e
+	}
+	defer unix.Close(base)
+	at, e := g.locateFrom(c, base, path)
+	for range maxSymlinks {
+		if e != 0 {
+			return -1, e
+		}
+		if flags&unix.AT_SYMLINK_NOFOLLOW != 0 && !at.slash || !isSymlink(at) {
+			return openLocated(at, unix.O_NOFOLLOW)
+		}
+		if onProc(at.dir) && !isProcRoot(at.dir) {
+			return openLocated(at, 0)
+		}
+		at, e = g.followLast(c, at)
+	}
+	at.close()
+	return -1, unix.ELOOP
+}
+
+func openLocated(at location, flags int) (int, unix.Errno) {
+	defer at.close()
+	fd, err := unix.Openat(at.dir, at.last(), unix.O_PATH|unix.O_CLOEXEC|flags, 0)
+	return fd, result(err)
+}
+
+// descriptor opens what one of the caller's descriptors refers to.
+func (g *guard) descriptor(c *call, n int) (int, unix.Errno) {
+	link := fmt.Sprintf("/proc/%d/fd/%d", c.pid, n)
+	if n == unix.AT_FDCWD {
+		link = fmt.Sprintf("/proc/%d/cwd", c.pid)
+	}
+	fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT {
+		err = unix.EBADF
+	}
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	if !g.listener.valid(c.id) {
+		unix.Close(fd)
+		return -1, unix.EINTR
+	}
+	return fd, 0
+}
+
+// The forms in which calls give two times. Each function reads one time.
+type timeForm struct {
+	size int // of one time
+	read func([]byte) unix.Timespec
+}
+
+var (
+	timeSpecs   = timeForm{16, func(b []byte) unix.Timespec { return timespec(b, b[8:], 1) }}
+	timeVals    = timeForm{16, func(b []byte) unix.Timespec { return timespec(b, b[8:], 1000) }}
+	timeSeconds = timeForm{8, func(b []byte) unix.Timespec { return timespec(b, make([]byte, 8), 1) }}
+)
+
+func timespec(seconds, fraction []byte, scale int64) unix.Timespec {
+	var t unix.Timespec
+	t.Sec = int64(binary.LittleEndian.Uint64(seconds))
+	t.Nsec = int64(binary.LittleEndian.Uint64(fraction)) * scale
+	return t
+}
+
+// setTimes serves utimensat(2) and its elders. A path of null means the
+// descriptor itself.
+func (g *guard) setTimes(c *call, dirfd int, path, times uint64, flags int, form timeForm) unix.Errno {
+	var values []unix.Timespec
+	if times != 0 {
+		buf := make([]byte, 2*form.size)
+		n, e := g.readMemory(c.pid, times, buf)
+		if e != 0 || n < len(buf) || !g.listener.valid(c.id) {
+			return unix.EFAULT
+		}
+		values = []unix.Timespec{form.read(buf), form.read(buf[form.size:])}
+	}
+	if path == 0 {
+		flags |= unix.AT_EMPTY_PATH
+	}
+	return g.onObject(c, "utimens", dirfd, path, flags, func(fd int) error {
+		if flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
+			return setTimesOf(fd, "", values, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)
+		}
+		return setTimesOf(unix.AT_FDCWD, descriptorPath(fd), values, 0)
+	})
+}
+
+func setTimesOf(dirfd int, path string, values []unix.Timespec, flags int) error {
+	if values == nil {
+		values = []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
+	}
+	return unix.UtimesNanoAt(dirfd, path, values, flags)
+}

@@ -1,0 +1,233 @@
+package inside
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Without a network namespace the guard makes the command's connections itself,
+// on its own copy of the address, and only to the proxies of this run. Before
+// each one it announces the local port to the host half, which serves nobody
+// else on these listeners.
+
+// connect serves connect(2).
+func (g *guard) connect(c *call) {
+	address, e := g.socketAddress(c)
+	if e != 0 {
+		g.listener.answer(c.id, 0, e)
+		return
+	}
+	if address == nil { // a Unix socket, which the settings allow
+		g.listener.proceed(c.id)
+		return
+	}
+	target, e := g.forward(address)
+	if e != 0 {
+		g.listener.answer(c.id, 0, e)
+		return
+	}
+	held, err := callersSocket(c)
+	if err == unix.EBADF || err == unix.ENOTSOCK {
+		g.listener.answer(c.id, 0, errnoOf(err))
+		return
+	}
+	if err == nil {
+		defer unix.Close(held)
+		g.listener.answer(c.id, 0, g.connectTo(held, target))
+		return
+	}
+	g.replaceSocket(c, target)
+}
+
+// maxSockaddr is the size of struct sockaddr_storage.
+const maxSockaddr = 128
+
+// socketAddress copies the address. It returns nil for a Unix socket.
+func (g *guard) socketAddress(c *call) (unix.Sockaddr, unix.Errno) {
+	size := int(int32(c.args[2]))
+	if size < 2 || size > maxSockaddr {
+		return nil, unix.EINVAL
+	}
+	raw := make([]byte, size)
+	n, e := g.readMemory(c.pid, c.args[1], raw)
+	if e != 0 || n < size || !g.listener.valid(c.id) {
+		return nil, unix.EFAULT
+	}
+	return parseSockaddr(raw)
+}
+
+// parseSockaddr reads struct sockaddr_in and sockaddr_in6, see ip(7), ipv6(7).
+func parseSockaddr(raw []byte) (unix.Sockaddr, unix.Errno) {
+	port := func() int { return int(binary.BigEndian.Uint16(raw[2:])) }
+	switch family := binary.NativeEndian.Uint16(raw); family {
+	case unix.AF_UNIX:
+		return nil, 0
+	case unix.AF_INET:
+		if len(raw) < unix.SizeofSockaddrInet4 {
+			return nil, unix.EINVAL
+		}
+		return &unix.SockaddrInet4{Port: port(), Addr: [4]byte(raw[4:8])}, 0
+	case unix.AF_INET6:
+		if len(raw) < 24 { // without the scope, as RFC 2133 had it
+			return nil, unix.EINVAL
+		}
+		return &unix.SockaddrInet6{Port: port(), Addr: [16]byte(raw[8:24])}, 0
+	}
+	return nil, unix.EAFNOSUPPORT
+}
+
+// mappedLoopback begins ::ffff:127.0.0.0/104, the loopback of dual-stack sockets.
+var mappedLoopback = []byte{10: 0xff, 11: 0xff, 12: 127}
+
+// forward returns the address of the listener that stands for the one asked
+// for. What is not on loopback has no route, as in a namespace of its own.
+func (g *guard) forward(a unix.Sockaddr) (unix.Sockaddr, unix.Errno) {
+	switch a := a.(type) {
+	case *unix.SockaddrInet4:
+		if a.Addr[0] != 127 && a.Addr != [4]byte{} {
+			return nil, unix.ENETUNREACH
+		}
+		if real, ok := g.realPort(a.Port); ok && a.Addr == [4]byte{127, 0, 0, 1} {
+			return &unix.SockaddrInet4{Port: real, Addr: a.Addr}, 0
+		}
+	case *unix.SockaddrInet6:
+		loopback := a.Addr == [16]byte{15: 1} || a.Addr == [16]byte{}
+		if !loopback && !bytes.HasPrefix(a.Addr[:], mappedLoopback) {
+			return nil, unix.ENETUNREACH
+		}
+		if real, ok := g.realPort(a.Port); ok && a.Addr == [16]byte{10: 0xff, 11: 0xff, 12: 127, 15: 1} {
+			return &unix.SockaddrInet6{Port: real, Addr: a.Addr}, 0
+		}
+	}
+	return nil, unix.ECONNREFUSED
+}
+
+func (g *guard) realPort(port int) (int, bool) {
+	for _, f := range g.forwards {
+		if f.Port == port {
+			return f.Real, true
+		}
+	}
+	return 0, false
+}
+
+// callersSocket copies the caller's descriptor. Containers may refuse that to
+// everyone; the caller's socket is then replaced instead.
+func callersSocket(c *call) (int, error) {
+	tgid, e := threadGroup(c.pid)
+	if e != 0 {
+		return -1, e
+	}
+	process, err := unix.PidfdOpen(tgid, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(process)
+	fd, err := unix.PidfdGetfd(process, c.int(0), 0)
+	if err != nil {
+		return -1, err
+	}
+	if protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL); err != nil || protocol != unix.IPPROTO_TCP {
+		unix.Close(fd)
+		return -1, unix.ENOTSOCK
+	}
+	return fd, nil
+}
+
+// connectTo announces the socket's local port and connects it.
+func (g *guard) connectTo(fd int, target unix.Sockaddr) unix.Errno {
+	port, err := localPort(fd)
+	if err == nil && port == 0 {
+		if err = bindLoopback(fd, target); err == nil {
+			port, err = localPort(fd)
+		}
+	}
+	if err != nil {
+		return errnoOf(err)
+	}
+	if err := SendMessage(g.control, MessageConnection, binary.BigEndian.AppendUint16(nil, uint16(port))); err != nil {
+		return unix.ENETDOWN
+	}
+	return result(unix.Connect(fd, target))
+}
+
+func localPort(fd int) (int, error) {
+	a, err := unix.Getsockname(fd)
+	switch a := a.(type) {
+	case *unix.SockaddrInet4:
+		return a.Port, err
+	case *unix.SockaddrInet6:
+		return a.Port, err
+	}
+	if err == nil {
+		err = unix.EAFNOSUPPORT
+	}
+	return 0, err
+}
+
+// bindLoopback gives the socket a local port. IP_BIND_ADDRESS_NO_PORT of the
+// caller would put that off.
+func bindLoopback(fd int, target unix.Sockaddr) error {
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 0)
+	switch a := target.(type) {
+	case *unix.SockaddrInet4:
+		return unix.Bind(fd, &unix.SockaddrInet4{Addr: a.Addr})
+	case *unix.SockaddrInet6:
+		return unix.Bind(fd, &unix.SockaddrInet6{Addr: a.Addr})
+	}
+	return unix.EAFNOSUPPORT
+}
+
+// replaceSocket connects a socket of the guard's and puts it in the place of
+// the caller's.
+func (g *guard) replaceSocket(c *call, target unix.Sockaddr) {
+	flags, e := socketFlags(c)
+	if e != 0 {
+		g.listener.answer(c.id, 0, e)
+		return
+	}
+	family := unix.AF_INET
+	if _, ok := target.(*unix.SockaddrInet6); ok {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		g.listener.answer(c.id, 0, errnoOf(err))
+		return
+	}
+	defer unix.Close(fd)
+	if e := g.connectTo(fd, target); e != 0 {
+		g.listener.answer(c.id, 0, e)
+		return
+	}
+	if flags&unix.O_NONBLOCK != 0 {
+		_ = unix.SetNonblock(fd, true)
+	}
+	g.listener.answerInPlace(c.id, fd, c.int(0), flags&unix.O_CLOEXEC != 0)
+}
+
+// socketFlags reads the flags of the caller's descriptor and makes sure that it
+// is a socket, see proc_pid_fdinfo(5).
+func socketFlags(c *call) (int, unix.Errno) {
+	link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.pid, c.int(0)))
+	if err != nil {
+		return 0, unix.EBADF
+	}
+	if !strings.HasPrefix(link, "socket:") {
+		return 0, unix.ENOTSOCK
+	}
+	info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", c.pid, c.int(0)))
+	_, after, ok := bytes.Cut(info, []byte("flags:"))
+	line, _, _ := bytes.Cut(after, []byte("\n"))
+	flags, err2 := strconv.ParseInt(strings.TrimSpace(string(line)), 8, 64)
+	if err != nil || err2 != nil || !ok {
+		return 0, unix.EBADF
+	}
+	return int(flags), 0
+}

@@ -1,0 +1,181 @@
+package inside
+
+import (
+	"fmt"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// Without mounts the guard is what holds the file rules: it decides about the
+// real place of its own descriptors, and Landlock refuses whatever it does not
+// do itself.
+
+// openChanges are the flags with which an open can change something.
+const openChanges = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC
+
+// nameOf returns the real path of a location.
+func nameOf(at location) (string, unix.Errno) {
+	dir, err := os.Readlink(descriptorPath(at.dir))
+	if err != nil {
+		return "", errnoOf(err)
+	}
+	dir, gone := realPath(dir)
+	if gone || !path.IsAbs(dir) {
+		return "", unix.ENOENT
+	}
+	return path.Join(dir, at.name), 0
+}
+
+func descriptorPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
+
+// judgeName decides about making, removing or giving away a name.
+func (g *guard) judgeName(c *call, operation string, at location) unix.Errno {
+	if g.rules == nil {
+		return 0
+	}
+	name, e := nameOf(at)
+	if e != 0 {
+		return e
+	}
+	s, ok := g.rules.mayName(name)
+	if ok {
+		return 0
+	}
+	return g.refuseChange(c, operation, name, s)
+}
+
+// judgeNew is judgeName for a name that must not be taken.
+func (g *guard) judgeNew(c *call, operation string, at location) unix.Errno {
+	if g.rules != nil && exists(at) {
+		return unix.EEXIST
+	}
+	return g.judgeName(c, operation, at)
+}
+
+func (g *guard) refuseChange(c *call, operation, name string, s PathState) unix.Errno {
+	g.reportPath(c, operation, name, s.Rule, s.Cure)
+	return unix.EPERM
+}
+
+// judgeObject decides about contents and metadata of an object that the guard
+// holds. What has no name any more, or never had one, is the command's own.
+func (g *guard) judgeObject(c *call, operation string, fd int) unix.Errno {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return errnoOf(err)
+	}
+	link, err := os.Readlink(descriptorPath(fd))
+	if err != nil {
+		return errnoOf(err)
+	}
+	name, gone := realPath(link)
+	if !path.IsAbs(name) || gone && st.Nlink == 0 {
+		return 0
+	}
+	s, ok := g.rules.mayChange(name)
+	if ok {
+		return 0
+	}
+	return g.refuseChange(c, operation, name, s)
+}
+
+// judge decides about an open of what exists. done says that the call is
+// answered, or to be answered with the error.
+func (o *opening) judge(st *unix.Stat_t) (done bool, e unix.Errno) {
+	kind := st.Mode & unix.S_IFMT
+	if kind == unix.S_IFLNK && o.flags&unix.O_NOFOLLOW == 0 {
+		return false, 0 // what it leads to is judged
+	}
+	name, e := nameOf(o.at)
+	if e != 0 {
+		return true, e
+	}
+	switch {
+	case onProc(o.at.dir) || kind == unix.S_IFCHR || kind == unix.S_IFBLK:
+		// Landlock decides, on what the kernel itself finds there.
+		o.g.listener.proceed(o.c.id)
+		return true, errElsewhere
+	case o.flags&unix.O_PATH != 0:
+		return false, 0
+	case o.flags&(unix.O_CREAT|unix.O_EXCL) == unix.O_CREAT|unix.O_EXCL:
+		return true, unix.EEXIST
+	}
+	return o.judgeAccess(name, kind == unix.S_IFDIR)
+}
+
+func (o *opening) judgeAccess(name string, dir bool) (done bool, e unix.Errno) {
+	mode := o.flags & unix.O_ACCMODE
+	if dir && mode != unix.O_RDONLY && o.flags&unix.O_TMPFILE != unix.O_TMPFILE {
+		return true, unix.EISDIR
+	}
+	if mode != unix.O_RDONLY || o.flags&unix.O_TRUNC != 0 {
+		if s, ok := o.g.rules.mayChange(name); !ok {
+			return true, o.g.refuseChange(o.c, "open", name, s)
+		}
+	}
+	if s, ok := o.g.rules.mayRead(name); !ok && mode != unix.O_WRONLY {
+		o.g.reportPath(o.c, "open", name, s.ReadRule, s.Why)
+		return true, unix.EACCES
+	}
+	return false, 0
+}
+
+// openAgain opens what a descriptor named through /proc refers to, on a copy
+// that the caller cannot exchange.
+func (o *opening) openAgain() (int, bool, unix.Errno) {
+	held, err := unix.Openat(o.at.dir, o.at.name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, false, errnoOf(err)
+	}
+	defer unix.Close(held)
+	var st unix.Stat_t
+	if err := unix.Fstat(held, &st); err != nil {
+		return -1, false, errnoOf(err)
+	}
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		o.g.listener.proceed(o.c.id) // pipes and terminals: Landlock decides
+		return -1, false, errElsewhere
+	}
+	if o.flags&openChanges != 0 {
+		if e := o.g.judgeObject(o.c, "open", held); e != 0 {
+			return -1, false, e
+		}
+	}
+	if link, err := os.Readlink(descriptorPath(held)); err == nil && o.flags&unix.O_ACCMODE != unix.O_WRONLY {
+		if name, _ := realPath(link); path.IsAbs(name) && !o.g.rules.at(name).Read && st.Nlink > 0 {
+			return -1, false, unix.EACCES
+		}
+	}
+	fd, err := unix.Open(descriptorPath(held), o.flags&^(unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)|unix.O_CLOEXEC, 0)
+	return fd, false, result(err)
+}
+
+// linkJudged makes a hard link. The new name must not make a file writable, or
+// readable, that was not: so the source is judged like a change, on the very
+// object that gets the name.
+func (g *guard) linkJudged(c *call, from location, follow int, to location) unix.Errno {
+	flags := unix.O_PATH | unix.O_CLOEXEC
+	if follow == 0 {
+		flags |= unix.O_NOFOLLOW
+	}
+	held, err := unix.Openat(from.dir, from.last(), flags, 0)
+	if err != nil {
+		return errnoOf(err)
+	}
+	defer unix.Close(held)
+	if e := g.judgeObject(c, "link", held); e != 0 {
+		return e
+	}
+	if e := g.judgeNew(c, "link", to); e != 0 {
+		return e
+	}
+	var st unix.Stat_t
+	if unix.Fstat(held, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		// A link in /proc cannot stand for a symbolic link. Its text cannot change,
+		// and what it leads to is judged at each use.
+		return result(unix.Linkat(from.dir, from.last(), to.dir, to.last(), 0))
+	}
+	return result(unix.Linkat(unix.AT_FDCWD, descriptorPath(held), to.dir, to.last(), unix.AT_SYMLINK_FOLLOW))
+}

@@ -1,0 +1,164 @@
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// LandlockName is argument zero of srt-init where it has no namespaces.
+const LandlockName = "srt-landlock-init"
+
+// isControlSocket tells a start by the host half from a program that happens to
+// have the name.
+func isControlSocket(fd int) bool {
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	domain, err2 := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	return err == nil && err2 == nil && kind == unix.SOCK_SEQPACKET && domain == unix.AF_UNIX
+}
+
+// landlockMain is the whole life of srt-init without namespaces. It never returns.
+func landlockMain() {
+	i := &initProcess{control: controlFD, descendants: &descendants{}}
+	status, err := i.runLandlock()
+	if err != nil {
+		_ = SendMessage(i.control, MessageFailed, []byte(describeFailure(err)))
+		os.Exit(1)
+	}
+	i.finish(status)
+}
+
+func (i *initProcess) runLandlock() (unix.WaitStatus, error) {
+	if err := i.harden(); err != nil {
+		return 0, err
+	}
+	// Whatever the command starts stays below this process, even when its parent ends.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return 0, fmt.Errorf("becoming the parent of orphans: %w", err)
+	}
+	if err := i.receiveSpec(); err != nil {
+		return 0, err
+	}
+	if i.spec.Landlock == nil {
+		return 0, errors.New("receiving the launch spec: it is for another backend")
+	}
+	if err := SendMessage(i.control, MessageReady, nil); err != nil {
+		return 0, fmt.Errorf("answering the host: %w", err)
+	}
+	swallowSignals()
+	if kind, _, _, err := ReceiveMessage(i.control); err != nil || kind != MessageGo {
+		return 0, fmt.Errorf("waiting for the host: %w", errors.Join(err, errors.New("no go")))
+	}
+	pid, err := i.startLandlocked()
+	if err != nil {
+		return 0, err
+	}
+	detachStreams()
+	return i.supervise(pid)
+}
+
+// swallowSignals keeps srt-init alive when the terminal signals the command's
+// process group, which it shares. What the caller ignores stays ignored, for the
+// command inherits that.
+func swallowSignals() {
+	var all []os.Signal
+	for _, s := range groupSignals {
+		if !signal.Ignored(s) {
+			all = append(all, s)
+		}
+	}
+	signal.Notify(make(chan os.Signal, 1), slices.Clip(all)...)
+}
+
+// startLandlocked starts the command from a thread that exists for this only:
+// a thread under the command's own restrictions would be open to its signals.
+func (i *initProcess) startLandlocked() (int, error) {
+	type outcome struct {
+		pid int
+		err error
+	}
+	done := make(chan outcome)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		pid, err := i.confineAndStart()
+		done <- outcome{pid, err}
+	}()
+	o := <-done
+	return o.pid, o.err
+}
+
+func (i *initProcess) confineAndStart() (int, error) {
+	dir, err := i.workingDirectory()
+	if err != nil {
+		return 0, err
+	}
+	program, attr, err := i.program(dir)
+	if err != nil {
+		return 0, err
+	}
+	listener, err := i.confineByLandlock()
+	if err != nil {
+		return 0, &stageError{stage: "landlock", err: err}
+	}
+	startGuard(listener, i.control, i.spec)
+	return i.spawn(program, attr)
+}
+
+// confineByLandlock gives up every privilege of the calling thread and puts
+// ruleset and filter on it.
+func (i *initProcess) confineByLandlock() (int, error) {
+	l, abi := i.spec.Landlock, LandlockABI()
+	if abi == 0 {
+		return -1, errors.New("creating the Landlock ruleset: this kernel has no Landlock, or a filter around this process hides it")
+	}
+	if i.spec.Filter.UnixSockets && abi < abiNetwork {
+		return -1, errors.New("network.allowAllUnixSockets needs a Landlock that restricts TCP (Linux 6.7): otherwise a connection could not be told from one")
+	}
+	files := len(l.States) > 0
+	rules, err := newRuleset(abi, files, l.LocalBinding)
+	if err != nil {
+		return -1, err
+	}
+	paths := newPathRules(l, nil)
+	if files {
+		if err := errors.Join(rules.readGrants(paths), rules.grantDevices()); err != nil {
+			return -1, err
+		}
+	}
+	options := FilterOptions{Landlock: &landlockFilter{
+		files: files, reads: files && paths.hasGaps(), localBinding: l.LocalBinding,
+		unixSockets: i.spec.Filter.UnixSockets, supervisor: os.Getpid(), starter: unix.Gettid(),
+	}}
+	prog, err := assemble(filterRules(options))
+	if err != nil {
+		return -1, err
+	}
+	if err := dropPlainCapabilities(); err != nil {
+		return -1, err
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return -1, fmt.Errorf("setting no_new_privs: %w", err)
+	}
+	if err := rules.restrict(); err != nil {
+		return -1, err
+	}
+	return installFilter(prog, true)
+}
+
+// dropPlainCapabilities is dropCapabilities for a process that may have none,
+// or not the one that empties the bounding set: no_new_privs keeps an exec from
+// giving anything back.
+func dropPlainCapabilities() error {
+	if err := dropCapabilities(0); err == nil {
+		return nil
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("clearing the ambient capabilities: %w", err)
+	}
+	return setCapabilities(0, 0)
+}

@@ -1,0 +1,121 @@
+package linux
+
+import (
+	"context"
+	"net"
+	"path"
+	"syscall"
+	"time"
+
+	"github.com/srt-sandbox/srt/internal/launch"
+	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
+	"github.com/srt-sandbox/srt/internal/policy"
+)
+
+// Landlock confines commands without namespaces, for machines and containers
+// that allow none: a Landlock ruleset and a seccomp filter refuse everything
+// that srt-init does not do itself for the command.
+type Landlock struct{}
+
+// Prepare implements [launch.Launcher].
+func (Landlock) Prepare(s launch.Streams) (launch.Sandbox, error) {
+	p, err := startInit(s, inside.LandlockName, &syscall.SysProcAttr{Setpgid: !s.NewSession, Setsid: s.NewSession})
+	if err != nil {
+		return nil, &launch.StartError{Stage: "start", Text: "starting srt-init: " + err.Error(), Err: err}
+	}
+	l := &landlocked{process: p, ports: newAnnouncedPorts()}
+	p.announced = l.ports.add
+	return l, nil
+}
+
+// HostIdentity implements [launch.Launcher].
+func (Landlock) HostIdentity() bool { return true }
+
+// Limits says what Landlock of this kernel does not confine; empty when nothing
+// that namespaces would.
+func (Landlock) Limits() string {
+	const scopes = 6 // Linux 6.12
+	if inside.LandlockABI() < scopes {
+		return "this kernel cannot keep the command from signalling other processes of the same user (Linux 6.12 can)"
+	}
+	return ""
+}
+
+// landlocked is a sandbox without namespaces.
+type landlocked struct {
+	*process
+	ports *announcedPorts
+}
+
+// Build listens on ports of this machine in the place of the sandbox's own.
+func (l *landlocked) Build(ctx context.Context, r launch.Request) ([]net.Listener, error) {
+	l.request = r
+	stop := context.AfterFunc(ctx, l.Kill)
+	defer stop()
+	s := landlockSpecFor(r)
+	var listeners []net.Listener
+	for _, port := range r.Ports {
+		ln, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			closeAll(listeners)
+			return nil, &launch.StartError{Stage: "network", Text: "listening on 127.0.0.1: " + err.Error(), Err: err}
+		}
+		listeners = append(listeners, newPrivateListener(ln, l.ports, port))
+		s.Landlock.Forwards = append(s.Landlock.Forwards, inside.Forward{Port: port, Real: ln.Addr().(*net.TCPAddr).Port})
+	}
+	if _, err := l.send(ctx, s); err != nil {
+		closeAll(listeners)
+		return nil, err
+	}
+	return listeners, nil
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, ln := range listeners {
+		ln.Close()
+	}
+}
+
+// killGrace is how long srt-init may take to kill what it started.
+const killGrace = 12 * time.Second
+
+// Kill asks srt-init to end every process: without it they would live on.
+func (l *landlocked) Kill() {
+	l.mu.Lock()
+	gone := l.gone
+	if !gone {
+		_ = inside.SendMessage(l.control, inside.MessageKill, nil)
+	}
+	l.mu.Unlock()
+	if !gone {
+		time.AfterFunc(killGrace, l.process.Kill)
+	}
+}
+
+// Close ends the sandbox if it still runs and releases everything.
+func (l *landlocked) Close() {
+	l.Kill()
+	<-l.exited
+	syscall.Close(l.control)
+}
+
+// landlockSpecFor translates a request.
+func landlockSpecFor(r launch.Request) *inside.Spec {
+	s := specFor(r)
+	s.Plan = nil
+	s.Filter.Guard, s.Filter.NestedNamespaces = true, false
+	s.Landlock = &inside.LandlockSpec{LocalBinding: r.LocalBinding}
+	if r.Policy.Disabled {
+		return s
+	}
+	for _, p := range r.Policy.Places {
+		s.Landlock.States = append(s.Landlock.States, inside.PathState{
+			Path: p.Path, Read: p.View == policy.Host, Write: p.Write && p.View == policy.Host,
+			Rule: p.WriteRule.String(), Cure: p.WriteRule.Cure, ReadRule: p.Rule.String(), Why: p.Rule.Cure,
+		})
+	}
+	for _, pin := range r.Policy.Pins {
+		s.Landlock.Pins = append(s.Landlock.Pins, path.Clean(pin.Path))
+	}
+	return s
+}

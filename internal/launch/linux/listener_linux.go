@@ -1,0 +1,146 @@
+package linux
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// announcedPorts remembers the local ports from which srt-init connects.
+type announcedPorts struct {
+	mu      sync.Mutex
+	waiting []int
+	changed chan struct{} // closed and replaced when a port is added
+}
+
+func newAnnouncedPorts() *announcedPorts { return &announcedPorts{changed: make(chan struct{})} }
+
+// maxAnnounced bounds connections that were announced and never came.
+const maxAnnounced = 4096
+
+func (a *announcedPorts) add(port int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.waiting) >= maxAnnounced {
+		a.waiting = a.waiting[1:]
+	}
+	a.waiting = append(a.waiting, port)
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// take reports whether the port was announced, and forgets it.
+func (a *announcedPorts) take(port int) (ok bool, changed <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := slices.Index(a.waiting, port)
+	if i < 0 {
+		return false, a.changed
+	}
+	a.waiting = slices.Delete(a.waiting, i, i+1)
+	return true, nil
+}
+
+// privateListener accepts the connections that srt-init makes, and closes every
+// other: any program of this machine can connect to a loopback port.
+type privateListener struct {
+	net.Listener
+	ports *announcedPorts
+	port  int
+
+	accepted chan net.Conn
+	checking chan struct{} // slots
+	ended    chan struct{} // closed when the listener is, after err is set
+	err      error
+}
+
+// maxChecking bounds connections whose announcement is awaited. Strangers can
+// fill the slots for as long as that takes.
+const maxChecking = 1024
+
+func newPrivateListener(ln net.Listener, ports *announcedPorts, port int) *privateListener {
+	p := &privateListener{Listener: ln, ports: ports, port: port,
+		accepted: make(chan net.Conn), checking: make(chan struct{}, maxChecking), ended: make(chan struct{})}
+	go p.loop()
+	return p
+}
+
+// Addr is the address that the command knows.
+func (p *privateListener) Addr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: p.port}
+}
+
+// Accept returns the next connection of the command.
+func (p *privateListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accepted:
+		return c, nil
+	case <-p.ended:
+		return nil, p.err
+	}
+}
+
+func (p *privateListener) loop() {
+	for {
+		c, err := p.Listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			p.err = err
+			close(p.ended)
+			return
+		}
+		if err != nil {
+			time.Sleep(acceptPause) // a full descriptor table; it passes
+			continue
+		}
+		select {
+		case p.checking <- struct{}{}:
+			go p.check(c)
+		default:
+			c.Close()
+		}
+	}
+}
+
+const (
+	acceptPause = 20 * time.Millisecond
+	// announceTimeout is how long an announcement may lag behind its connection.
+	announceTimeout = 2 * time.Second
+)
+
+func (p *privateListener) check(c net.Conn) {
+	ours := p.ours(c)
+	<-p.checking
+	if !ours {
+		c.Close()
+		return
+	}
+	select {
+	case p.accepted <- c:
+	case <-p.ended:
+		c.Close()
+	}
+}
+
+func (p *privateListener) ours(c net.Conn) bool {
+	from, ok := c.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	deadline := time.NewTimer(announceTimeout)
+	defer deadline.Stop()
+	for {
+		ok, changed := p.ports.take(from.Port)
+		if ok {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-deadline.C:
+			return false
+		case <-p.ended:
+			return false
+		}
+	}
+}
