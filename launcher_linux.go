@@ -2,6 +2,7 @@ package srt
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/launch"
@@ -23,10 +24,11 @@ func newLauncher(cfg *config.Config) (launch.Launcher, error) {
 // one that failed, with what to tell the user; nil if they accept none.
 func weakerLauncher(cfg *config.Config, failed error) (launch.Launcher, string) {
 	var start *launch.StartError
-	if !cfg.EnableWeakerNestedSandbox || cfg.LinuxBackend() != config.BackendAuto || !errors.As(failed, &start) {
+	if cfg.LinuxBackend() != config.BackendAuto || !errors.As(failed, &start) || !lacksNamespaces(start) {
 		return nil, ""
 	}
-	if start.Stage != "namespaces" && start.Stage != "mount" && start.Stage != "network" {
+	if !cfg.EnableWeakerNestedSandbox {
+		start.Cure = strings.TrimPrefix(start.Cure+"; or set enableWeakerNestedSandbox to true, which lets Landlock confine the command, with weaker isolation", "; ")
 		return nil, ""
 	}
 	note := "namespaces cannot be had here (" + start.Text + "); enableWeakerNestedSandbox lets Landlock confine the command instead"
@@ -34,4 +36,10 @@ func weakerLauncher(cfg *config.Config, failed error) (launch.Launcher, string) 
 		note += ": " + limits
 	}
 	return linux.Landlock{}, note
+}
+
+// lacksNamespaces recognises the stages that a machine without usable
+// namespaces fails at.
+func lacksNamespaces(e *launch.StartError) bool {
+	return e.Stage == "namespaces" || e.Stage == "mount" || e.Stage == "network"
 }

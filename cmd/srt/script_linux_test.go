@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	srt "github.com/srt-sandbox/srt"
+	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
 )
 
 // The scripts in testdata/script run this test binary as srt. As root every
@@ -25,10 +26,11 @@ const ordinaryUser = 31337
 func TestMain(m *testing.M) {
 	srt.MaybeExecHelper()
 	testscript.Main(m, map[string]func(){
-		"srt":    main,
-		"as":     runAs,
-		"attack": attack,
-		"probe":  probe,
+		"srt":       main,
+		"as":        runAs,
+		"container": container,
+		"attack":    attack,
+		"probe":     probe,
 	})
 }
 
@@ -138,6 +140,9 @@ func condition(cond string) (bool, error) {
 	if name, ok := strings.CutPrefix(cond, "have:"); ok {
 		_, err := exec.LookPath(name)
 		return err == nil, nil
+	}
+	if cond == "landlock" {
+		return inside.LandlockABI() > 0, nil
 	}
 	return false, fmt.Errorf("unknown condition %q", cond)
 }

@@ -84,6 +84,7 @@ func (g *guard) unlink(c *call, dirfd int, path uint64, flags int) unix.Errno {
 			return e
 		}
 	}
+	g.sharedMemory.drop(at)
 	return result(unix.Unlinkat(at.dir, at.last(), flags))
 }
 

@@ -26,8 +26,9 @@ type guard struct {
 	initTask int // O_PATH descriptor of /proc/1/task
 	creator  *creator
 	// rules decide about files where no mount does; nil where mounts do.
-	rules    *pathRules
-	forwards []Forward
+	rules        *pathRules
+	sharedMemory sharedMemory
+	forwards     []Forward
 	// plain marks a guard without capabilities of its own.
 	plain bool
 	// userNamespace is that of the sandbox, set only where the command may make
@@ -62,7 +63,8 @@ func startGuard(fd, control int, s *Spec) {
 		g.userNamespace, _ = os.Readlink("/proc/self/ns/user")
 	}
 	if s.Landlock != nil {
-		g.rules, g.forwards, g.plain = newPathRules(s.Landlock, s.Creatable), s.Landlock.Forwards, true
+		g.forwards, g.plain = s.Landlock.Forwards, true
+		g.rules, g.sharedMemory = newPathRules(s.Landlock, s.Creatable), sharedMemory{}
 	}
 	started := make(chan error)
 	go g.loop(started, s.Creatable)
@@ -109,10 +111,14 @@ func (g *guard) prepareThread(creatable []CreatablePath) error {
 	if g.initTask, err = openObject(fmt.Sprintf("/proc/%d/task", os.Getpid())); err != nil {
 		return err
 	}
-	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+	switch err := unix.Unshare(unix.CLONE_FS); {
+	case err == nil:
+		unix.Umask(0o077)
+	case !g.plain:
 		return fmt.Errorf("separating the guard's file mode mask: %w", err)
 	}
-	unix.Umask(0o077)
+	// Containers may refuse the call. The mask is then that of the whole process,
+	// in which nothing else creates files, and is changed only for single calls.
 	if g.plain {
 		g.creator = newCreator(nil)
 		return setCapabilities(0, 0)

@@ -17,15 +17,28 @@ const openChanges = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC
 
 // nameOf returns the real path of a location.
 func nameOf(at location) (string, unix.Errno) {
-	dir, err := os.Readlink(descriptorPath(at.dir))
+	dir, e := objectName(at.dir)
+	if e == 0 && dir == "" {
+		e = unix.ENOENT
+	}
+	return path.Join(dir, at.name), e
+}
+
+// objectName returns the real path of an open object; empty when it has no name
+// any more, or never had one.
+func objectName(fd int) (string, unix.Errno) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", errnoOf(err)
+	}
+	name, err := os.Readlink(descriptorPath(fd))
 	if err != nil {
 		return "", errnoOf(err)
 	}
-	dir, gone := realPath(dir)
-	if gone || !path.IsAbs(dir) {
-		return "", unix.ENOENT
+	if st.Nlink == 0 || !path.IsAbs(name) {
+		return "", 0
 	}
-	return path.Join(dir, at.name), 0
+	return name, 0
 }
 
 func descriptorPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
@@ -40,7 +53,7 @@ func (g *guard) judgeName(c *call, operation string, at location) unix.Errno {
 		return e
 	}
 	s, ok := g.rules.mayName(name)
-	if ok {
+	if ok || g.sharedMemory.mayName(name, at) {
 		return 0
 	}
 	return g.refuseChange(c, operation, name, s)
@@ -62,20 +75,13 @@ func (g *guard) refuseChange(c *call, operation, name string, s PathState) unix.
 // judgeObject decides about contents and metadata of an object that the guard
 // holds. What has no name any more, or never had one, is the command's own.
 func (g *guard) judgeObject(c *call, operation string, fd int) unix.Errno {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return errnoOf(err)
-	}
-	link, err := os.Readlink(descriptorPath(fd))
-	if err != nil {
-		return errnoOf(err)
-	}
-	name, gone := realPath(link)
-	if !path.IsAbs(name) || gone && st.Nlink == 0 {
-		return 0
+	name, e := objectName(fd)
+	if e != 0 || name == "" {
+		return e
 	}
 	s, ok := g.rules.mayChange(name)
-	if ok {
+	var st unix.Stat_t
+	if ok || unix.Fstat(fd, &st) == nil && g.sharedMemory.has(&st) {
 		return 0
 	}
 	return g.refuseChange(c, operation, name, s)
@@ -102,16 +108,16 @@ func (o *opening) judge(st *unix.Stat_t) (done bool, e unix.Errno) {
 	case o.flags&(unix.O_CREAT|unix.O_EXCL) == unix.O_CREAT|unix.O_EXCL:
 		return true, unix.EEXIST
 	}
-	return o.judgeAccess(name, kind == unix.S_IFDIR)
+	return o.judgeAccess(name, st)
 }
 
-func (o *opening) judgeAccess(name string, dir bool) (done bool, e unix.Errno) {
+func (o *opening) judgeAccess(name string, st *unix.Stat_t) (done bool, e unix.Errno) {
 	mode := o.flags & unix.O_ACCMODE
-	if dir && mode != unix.O_RDONLY && o.flags&unix.O_TMPFILE != unix.O_TMPFILE {
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR && mode != unix.O_RDONLY && o.flags&unix.O_TMPFILE != unix.O_TMPFILE {
 		return true, unix.EISDIR
 	}
 	if mode != unix.O_RDONLY || o.flags&unix.O_TRUNC != 0 {
-		if s, ok := o.g.rules.mayChange(name); !ok {
+		if s, ok := o.g.rules.mayChange(name); !ok && !o.g.sharedMemory.has(st) {
 			return true, o.g.refuseChange(o.c, "open", name, s)
 		}
 	}
@@ -143,8 +149,8 @@ func (o *opening) openAgain() (int, bool, unix.Errno) {
 			return -1, false, e
 		}
 	}
-	if link, err := os.Readlink(descriptorPath(held)); err == nil && o.flags&unix.O_ACCMODE != unix.O_WRONLY {
-		if name, _ := realPath(link); path.IsAbs(name) && !o.g.rules.at(name).Read && st.Nlink > 0 {
+	if o.flags&(unix.O_ACCMODE|unix.O_PATH) != unix.O_WRONLY {
+		if name, e := objectName(held); e != 0 || name != "" && !o.g.rules.at(name).Read {
 			return -1, false, unix.EACCES
 		}
 	}
@@ -178,4 +184,22 @@ func (g *guard) linkJudged(c *call, from location, follow int, to location) unix
 		return result(unix.Linkat(from.dir, from.last(), to.dir, to.last(), 0))
 	}
 	return result(unix.Linkat(unix.AT_FDCWD, descriptorPath(held), to.dir, to.last(), unix.AT_SYMLINK_FOLLOW))
+}
+
+// openPipe opens a FIFO, which may wait, on a thread of its own. The descriptor
+// keeps it the one that was judged.
+func (o *opening) openPipe() (int, bool, unix.Errno) {
+	held, err := unix.Openat(o.at.dir, o.at.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, false, errnoOf(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(held, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		unix.Close(held)
+		return -1, false, unix.ENXIO
+	}
+	o.at.close()
+	// What waitOpen opens is then the descriptor's own entry in /proc.
+	o.at.dir, o.at.name, o.at.slash = held, "", false
+	return o.openSpecial(true, false)
 }

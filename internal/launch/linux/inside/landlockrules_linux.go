@@ -71,12 +71,30 @@ func tcpRules(f *landlockFilter) []rule {
 	return rules
 }
 
-// Requests that change the flags of an inode, see ioctl_iflags(2).
+// Requests of file systems come in families by their second byte, see
+// ioctl_fs(2). Some change inodes, or make subvolumes, through a descriptor that
+// is open for reading only; none but these reads are let through.
 const (
-	fsIocSetFlags   = 0x40086602
-	fsIocSetVersion = 0x40087602
-	fsIocFSSetXattr = 0x401c5820
+	familyMask    = 0xff00
+	familyExt     = 'f' << 8
+	familyXFS     = 'X' << 8
+	familyBtrfs   = 0x94 << 8
+	fsIocGetFlags = 0x80086601
+	fsIocFiemap   = 0xc020660b
+	fsIocGetXattr = 0x801c581f // FS_IOC_FSGETXATTR
+	fsIocSetVer   = 0x40087602 // FS_IOC_SETVERSION
 )
+
+func inodeRequestRules() []rule {
+	var rules []rule
+	for _, request := range []uint32{fsIocGetFlags, fsIocFiemap, fsIocGetXattr} {
+		rules = append(rules, rule{call: unix.SYS_IOCTL, when: []condition{equals(1, request)}, action: unix.SECCOMP_RET_ALLOW})
+	}
+	for _, family := range []uint32{familyExt, familyXFS, familyBtrfs} {
+		rules = append(rules, rule{call: unix.SYS_IOCTL, when: []condition{maskedEquals(1, familyMask, family)}, action: errno(unix.EOPNOTSUPP)})
+	}
+	return append(rules, rule{call: unix.SYS_IOCTL, when: []condition{equals(1, fsIocSetVer)}, action: errno(unix.EOPNOTSUPP)})
+}
 
 // fileRules hand over every call that changes a name, contents or metadata.
 // Extended attributes and inode flags look unsupported, as on many file systems.
@@ -105,9 +123,7 @@ func fileRules(reads bool) []rule {
 	for _, call := range []uintptr{unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR} {
 		rules = append(rules, rule{call: call, action: errno(unix.EOPNOTSUPP)})
 	}
-	for _, request := range []uint32{fsIocSetFlags, fsIocSetVersion, fsIocFSSetXattr} {
-		rules = append(rules, rule{call: unix.SYS_IOCTL, when: []condition{equals(1, request)}, action: errno(unix.EOPNOTSUPP)})
-	}
+	rules = append(rules, inodeRequestRules()...)
 	l := legacyCalls
 	if l.present {
 		rules = append(rules, notify(l.open, intent(1)...), notify(l.creat), notify(l.mkdir), notify(l.mknod), notify(l.symlink), notify(l.link), notify(l.rename),

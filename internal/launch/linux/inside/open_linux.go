@@ -100,6 +100,9 @@ func (o *opening) attempt() (fd int, again bool, e unix.Errno) {
 	case unix.S_IFLNK:
 		return o.openLink()
 	default:
+		if o.g.rules != nil {
+			return o.openPipe()
+		}
 		return o.openSpecial(st.Mode&unix.S_IFMT == unix.S_IFIFO, isControllingTerminal(&st))
 	}
 }
@@ -124,6 +127,9 @@ func (o *opening) create() (int, bool, unix.Errno) {
 	}
 	if e == unix.EROFS {
 		fd, e = o.g.creator.create(o)
+	}
+	if e == 0 && o.g.rules != nil {
+		o.g.sharedMemory.add(fd)
 	}
 	return fd, false, e
 }
@@ -208,7 +214,7 @@ func (o *opening) waitOpen(fifo, terminal bool) (int, unix.Errno) {
 	}
 	for {
 		// A writer of a FIFO waits for a reader. Waiting here must end with the caller.
-		fd, err := unix.Openat(o.at.dir, o.at.last(), flags|unix.O_NONBLOCK, 0)
+		fd, err := o.openFIFO(flags | unix.O_NONBLOCK)
 		if err == nil && o.flags&unix.O_NONBLOCK == 0 {
 			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, o.flags&unix.O_APPEND)
 		}
@@ -220,6 +226,13 @@ func (o *opening) waitOpen(fifo, terminal bool) (int, unix.Errno) {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
+}
+
+func (o *opening) openFIFO(flags int) (int, error) {
+	if o.at.name == "" { // the location holds the FIFO itself
+		return unix.Open(descriptorPath(o.at.dir), flags&^unix.O_NOFOLLOW, 0)
+	}
+	return unix.Openat(o.at.dir, o.at.last(), flags, 0)
 }
 
 // isControllingTerminal recognises /dev/tty, which means another terminal for

@@ -3,7 +3,6 @@ package inside
 import (
 	"os"
 	"path"
-	"strings"
 )
 
 // pathRules answers for real paths where no mount does: it holds the policy's
@@ -136,11 +135,4 @@ func (p *pathRules) toCreate(name string) bool {
 		}
 	}
 	return false
-}
-
-// realPath cleans what the kernel says about an open object. The second result
-// tells that the object has no name any more.
-func realPath(link string) (string, bool) {
-	name, gone := strings.CutSuffix(link, " (deleted)")
-	return name, gone
 }
