@@ -82,7 +82,9 @@ type Policy struct {
 	// MaskFiles are the real paths of the files that credentials.files lists
 	// with mode "mask". No place stands for them.
 	MaskFiles []string
-	Warnings  []Warning
+	// Sockets are the Unix sockets of the host that the command may connect to.
+	Sockets  []SocketRule
+	Warnings []Warning
 	// Disabled says that the settings switch file rules off.
 	Disabled bool
 

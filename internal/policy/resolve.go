@@ -69,11 +69,11 @@ func Resolve(ctx context.Context, in Input) (*Policy, error) {
 	r.in.Home, r.in.Cwd = r.realDir(in.Home), r.realDir(in.Cwd)
 	r.maskFiles()
 	if in.Config.Filesystem.Disabled {
-		return r.disabled(), nil
+		return r.disabled()
 	}
 	// What may be written and shown again comes first: it decides which links
 	// are trusted, and how far a pattern must look.
-	steps := []func() error{r.writeRoots, r.readAllows, r.readDenies, r.credentialDenies, r.ownDenies, r.ownFiles, r.writeDenies, r.mandatoryDenies}
+	steps := []func() error{r.writeRoots, r.readAllows, r.readDenies, r.credentialDenies, r.ownDenies, r.ownFiles, r.writeDenies, r.mandatoryDenies, r.socketRules}
 	for _, step := range steps {
 		err := step()
 		if err == nil {
@@ -103,12 +103,15 @@ func (r *resolver) realDir(dir string) string {
 }
 
 // disabled is the policy without file rules.
-func (r *resolver) disabled() *Policy {
+func (r *resolver) disabled() (*Policy, error) {
+	if err := r.socketRules(); err != nil {
+		return nil, err
+	}
 	p := r.out
 	p.Disabled = true
 	p.Places = []Place{{Path: "/", Kind: Dir, Write: true, WriteRule: Rule{Setting: "filesystem.disabled"}}}
 	p.index()
-	return p
+	return p, nil
 }
 
 // at returns the mark of a real path.

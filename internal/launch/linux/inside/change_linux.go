@@ -13,10 +13,6 @@ import (
 // serveChange handles them. It reports whether the call was one of them; it is
 // then answered.
 func (g *guard) serveChange(c *call, nr uintptr) bool {
-	if nr == unix.SYS_CONNECT {
-		g.connect(c)
-		return true
-	}
 	e, ok := g.change(c, nr)
 	if !ok && legacyCalls.present {
 		e, ok = g.changeLegacy(c, nr)
@@ -128,6 +124,12 @@ func (g *guard) object(c *call, dirfd int, address uint64, flags int) (int, unix
 		}
 		return g.descriptor(c, dirfd)
 	}
+	return g.objectAt(c, dirfd, path, flags)
+}
+
+// objectAt opens what a path means for the caller, links followed unless the
+// flags say otherwise.
+func (g *guard) objectAt(c *call, dirfd int, path string, flags int) (int, unix.Errno) {
 	base, e := g.base(c, dirfd, path)
 	if e != 0 {
 		return -1, e

@@ -12,6 +12,7 @@ func TestSpecRoundTrip(t *testing.T) {
 		Filter:    FilterOptions{UnixSockets: true, Guard: true},
 		Names:     []GuardedName{{Dir: "/d", Name: "n", Fold: true, Rule: "r", Cure: "c", Target: "/d/n/x", Dev: 7, Ino: 8, Exists: true}},
 		Creatable: []CreatablePath{{Path: "/p/q/r", Parent: "/p", First: "q"}},
+		Sockets:   []SocketRule{{Path: "/run", Pattern: "*.sock"}},
 		Path:      "prog", Args: []string{"prog", "", "a b"}, Env: []string{"A=\x80"}, Dir: "/w", Home: "/h", Ports: []int{3128, 1080}, Private: "/t", NullFD: 7,
 		Landlock: &LandlockSpec{
 			States: []PathState{{Path: "/", Read: true, Rule: "r", Cure: "c", ReadRule: "q", Why: "w"}}, Pins: []string{"/p"},

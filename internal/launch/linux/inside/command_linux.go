@@ -65,7 +65,7 @@ func confineThread(prog []unix.SockFilter, o FilterOptions) (int, error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return -1, fmt.Errorf("setting no_new_privs: %w", err)
 	}
-	return installFilter(prog, o.Guard)
+	return installFilter(prog, o.served())
 }
 
 // workingDirectory picks where the command starts. A directory that the policy

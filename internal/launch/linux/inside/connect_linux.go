@@ -16,9 +16,13 @@ import (
 // each one it announces the local port to the host half, which serves nobody
 // else on these listeners.
 
-// connect serves connect(2).
-func (g *guard) connect(c *call) {
-	address, e := g.socketAddress(c)
+// connectForward serves connect(2) there.
+func (g *guard) connectForward(c *call) {
+	raw, e := g.socketAddress(c)
+	var address unix.Sockaddr
+	if e == 0 {
+		address, e = parseSockaddr(raw)
+	}
 	if e != 0 {
 		g.listener.answer(c.id, 0, e)
 		return
@@ -32,37 +36,25 @@ func (g *guard) connect(c *call) {
 		g.listener.answer(c.id, 0, e)
 		return
 	}
-	held, err := callersSocket(c)
-	if err == unix.EBADF || err == unix.ENOTSOCK {
-		g.listener.answer(c.id, 0, errnoOf(err))
-		return
-	}
-	if err == nil {
+	held, err := g.callersSocket(c)
+	switch {
+	case err == unix.EBADF:
+		g.listener.answer(c.id, 0, unix.EBADF)
+	case err != nil:
+		// Containers may refuse the copy to everyone.
+		g.replaceSocket(c, target)
+	default:
 		defer unix.Close(held)
-		g.listener.answer(c.id, 0, g.connectTo(held, target))
-		return
+		e := unix.ENOTSOCK
+		if socketOption(held, unix.SO_PROTOCOL) == unix.IPPROTO_TCP {
+			e = g.connectTo(held, target)
+		}
+		g.listener.answer(c.id, 0, e)
 	}
-	g.replaceSocket(c, target)
-}
-
-// maxSockaddr is the size of struct sockaddr_storage.
-const maxSockaddr = 128
-
-// socketAddress copies the address. It returns nil for a Unix socket.
-func (g *guard) socketAddress(c *call) (unix.Sockaddr, unix.Errno) {
-	size := int(int32(c.args[2]))
-	if size < 2 || size > maxSockaddr {
-		return nil, unix.EINVAL
-	}
-	raw := make([]byte, size)
-	n, e := g.readMemory(c.pid, c.args[1], raw)
-	if e != 0 || n < size || !g.listener.valid(c.id) {
-		return nil, unix.EFAULT
-	}
-	return parseSockaddr(raw)
 }
 
 // parseSockaddr reads struct sockaddr_in and sockaddr_in6, see ip(7), ipv6(7).
+// It returns nil for a Unix socket.
 func parseSockaddr(raw []byte) (unix.Sockaddr, unix.Errno) {
 	port := func() int { return int(binary.BigEndian.Uint16(raw[2:])) }
 	switch family := binary.NativeEndian.Uint16(raw); family {
@@ -115,29 +107,6 @@ func (g *guard) realPort(port int) (int, bool) {
 		}
 	}
 	return 0, false
-}
-
-// callersSocket copies the caller's descriptor. Containers may refuse that to
-// everyone; the caller's socket is then replaced instead.
-func callersSocket(c *call) (int, error) {
-	tgid, e := threadGroup(c.pid)
-	if e != 0 {
-		return -1, e
-	}
-	process, err := unix.PidfdOpen(tgid, 0)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(process)
-	fd, err := unix.PidfdGetfd(process, c.int(0), 0)
-	if err != nil {
-		return -1, err
-	}
-	if protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL); err != nil || protocol != unix.IPPROTO_TCP {
-		unix.Close(fd)
-		return -1, unix.ENOTSOCK
-	}
-	return fd, nil
 }
 
 // connectTo announces the socket's local port and connects it.

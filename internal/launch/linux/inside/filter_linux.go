@@ -20,6 +20,9 @@ type FilterOptions struct {
 	Landlock *landlockFilter
 }
 
+// served reports whether srt-init serves any call.
+func (o FilterOptions) served() bool { return o.Guard || !o.UnixSockets || o.Landlock != nil }
+
 // bpfJumpLimit is the reach of a conditional jump, whose offsets are bytes.
 const bpfJumpLimit = 255
 

@@ -29,6 +29,7 @@ type guard struct {
 	rules        *pathRules
 	sharedMemory sharedMemory
 	forwards     []Forward
+	sockets      *sockets
 	// plain marks a guard without capabilities of its own.
 	plain bool
 	// userNamespace is that of the sandbox, set only where the command may make
@@ -48,13 +49,14 @@ const (
 )
 
 // guardCapabilities stay permitted, to be raised for single steps.
-const guardCapabilities = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_ADMIN
+const guardCapabilities = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_NET_ADMIN
 
 func startGuard(fd, control int, s *Spec) {
 	g := &guard{
 		listener: newListener(fd), control: control, names: map[object][]GuardedName{},
 		special: make(chan struct{}, maxSpecialOpens),
 	}
+	g.sockets = newSockets(s.Sockets)
 	for _, n := range s.Names {
 		key := object{n.Dev, n.Ino}
 		g.names[key] = append(g.names[key], n)
@@ -139,11 +141,19 @@ func (c *call) int(i int) int { return int(int32(c.args[i])) }
 // serve decides and performs one call.
 func (g *guard) serve(n *notification) {
 	c := &call{id: n.ID, pid: int(n.PID), args: n.Args}
+	nr := uintptr(n.Nr)
+	switch nr {
+	case unix.SYS_CONNECT:
+		g.serveConnect(c)
+		return
+	case unix.SYS_BIND:
+		g.serveBind(c)
+		return
+	}
 	if g.elsewhere(c.pid) {
 		g.listener.proceed(c.id)
 		return
 	}
-	nr := uintptr(n.Nr)
 	var e unix.Errno
 	switch nr {
 	case unix.SYS_OPENAT:

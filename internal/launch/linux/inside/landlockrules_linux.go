@@ -54,7 +54,9 @@ func tcpRules(f *landlockFilter) []rule {
 	if f.unixSockets {
 		rules = append(rules, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_UNIX)}, action: unix.SECCOMP_RET_ALLOW})
 	} else {
-		rules = append(rules, rule{call: unix.SYS_SOCKETPAIR, when: []condition{maskedEquals(1, socketTypeMask, unix.SOCK_DGRAM)}, action: errno(unix.EPERM)})
+		for _, kind := range []uint32{unix.SOCK_DGRAM, unix.SOCK_RAW} {
+			rules = append(rules, rule{call: unix.SYS_SOCKETPAIR, when: []condition{maskedEquals(1, socketTypeMask, kind)}, action: errno(unix.EPERM)})
+		}
 	}
 	rules = append(rules, rule{call: unix.SYS_SOCKET, action: errno(unix.EPERM)},
 		rule{call: unix.SYS_CONNECT, action: unix.SECCOMP_RET_USER_NOTIF},

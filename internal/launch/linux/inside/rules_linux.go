@@ -81,9 +81,10 @@ func namespaceRules() []rule {
 }
 
 // socketRules allow IP sockets, which the network namespace confines, and the
-// netlink protocols that ask about it. Unix sockets reach host daemons through
-// the file system, other families reach hardware or the hypervisor. A datagram
-// pair could be aimed at any socket of the host with sendto(2).
+// netlink protocols that ask about it; other families reach hardware or the
+// hypervisor. Unix sockets reach host daemons through the file system: srt-init
+// connects and binds those that stay connected, and there are no others, because
+// a datagram, or a datagram pair, could be aimed at any socket with sendto(2).
 func socketRules(unixSockets bool) []rule {
 	allowed := []rule{
 		{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_INET)}, action: unix.SECCOMP_RET_ALLOW},
@@ -92,14 +93,19 @@ func socketRules(unixSockets bool) []rule {
 	for _, protocol := range []uint32{unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG, unix.NETLINK_KOBJECT_UEVENT} {
 		allowed = append(allowed, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_NETLINK), equals(2, protocol)}, action: unix.SECCOMP_RET_ALLOW})
 	}
+	refused := rule{call: unix.SYS_SOCKET, action: errno(unix.EPERM)}
 	if unixSockets {
-		allowed = append(allowed, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_UNIX)}, action: unix.SECCOMP_RET_ALLOW})
+		return append(allowed, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_UNIX)}, action: unix.SECCOMP_RET_ALLOW}, refused)
 	}
-	rules := append(allowed, rule{call: unix.SYS_SOCKET, action: errno(unix.EPERM)})
-	if !unixSockets {
-		rules = append(rules, rule{call: unix.SYS_SOCKETPAIR, when: []condition{maskedEquals(1, socketTypeMask, unix.SOCK_DGRAM)}, action: errno(unix.EPERM)})
+	// SOCK_RAW means SOCK_DGRAM there, see unix(7).
+	for _, kind := range []uint32{unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
+		allowed = append(allowed, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_UNIX), maskedEquals(1, socketTypeMask, kind)}, action: unix.SECCOMP_RET_ALLOW})
 	}
-	return rules
+	for _, kind := range []uint32{unix.SOCK_DGRAM, unix.SOCK_RAW} {
+		allowed = append(allowed, rule{call: unix.SYS_SOCKETPAIR, when: []condition{maskedEquals(1, socketTypeMask, kind)}, action: errno(unix.EPERM)})
+	}
+	return append(allowed, refused,
+		rule{call: unix.SYS_CONNECT, action: unix.SECCOMP_RET_USER_NOTIF}, rule{call: unix.SYS_BIND, action: unix.SECCOMP_RET_USER_NOTIF})
 }
 
 // terminalRules refuse the requests that type into a terminal or take it over:
@@ -124,8 +130,7 @@ func initRules() []rule {
 }
 
 // guardRules hand the calls that can create a name to srt-init. An open creates
-// only with O_CREAT; openat2(2) has its flags in memory. bind(2) is left out: it
-// makes a socket, which no shell or editor reads.
+// only with O_CREAT; openat2(2) has its flags in memory.
 func guardRules() []rule {
 	notify := func(call uintptr, when ...condition) rule {
 		return rule{call: call, when: when, action: unix.SECCOMP_RET_USER_NOTIF}

@@ -30,6 +30,8 @@ type Spec struct {
 	Ports []int
 	// NullFD is a descriptor number that the command finds open on /dev/null.
 	NullFD int
+	// Sockets are the Unix sockets outside that the command may connect to.
+	Sockets []SocketRule
 	// Private is the temporary directory of the run. srt-init removes it when
 	// the host half dies first.
 	Private string
@@ -78,6 +80,10 @@ type GuardedName struct {
 	// Target is the protected path that Name leads to.
 	Target string
 }
+
+// SocketRule admits the sockets at and beneath a real path, or with a pattern
+// those beneath it that match.
+type SocketRule struct{ Path, Pattern string }
 
 // CreatablePath is an absent path that the command may create although the
 // directory that would hold it is read-only.

@@ -1,0 +1,381 @@
+package inside
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/glob"
+)
+
+// The guard connects and binds Unix sockets for the command, on a copy of its
+// descriptor and a copy of the address: neither can be exchanged between the
+// decision and the call. All connections come here, because whether one means a
+// Unix socket stands in memory that can change.
+
+// sockets knows which Unix sockets the command may connect to: its own, and
+// those that the settings name.
+type sockets struct {
+	rules []socketRule
+	// own holds a descriptor of each socket file that was bound here, which keeps
+	// its number from being used again.
+	own map[object]int
+}
+
+type socketRule struct {
+	path    string
+	pattern *glob.Pattern // nil admits everything at and beneath path
+}
+
+func newSockets(rules []SocketRule) *sockets {
+	s := &sockets{own: map[object]int{}}
+	for _, r := range rules {
+		rule := socketRule{path: r.Path}
+		if r.Pattern != "" {
+			rule.pattern = glob.Compile(r.Pattern)
+		}
+		s.rules = append(s.rules, rule)
+	}
+	return s
+}
+
+// named reports whether the settings admit the socket at a real path.
+func (s *sockets) named(name string) bool {
+	for _, r := range s.rules {
+		if r.pattern == nil && (name == r.path || Beneath(r.path, name)) {
+			return true
+		}
+		if r.pattern != nil && Beneath(r.path, name) && r.pattern.Match(relativeTo(r.path, name)) {
+			return true
+		}
+	}
+	return false
+}
+
+func relativeTo(dir, name string) string {
+	if dir == "/" {
+		return name[1:]
+	}
+	return name[len(dir)+1:]
+}
+
+// maxOwn bounds the descriptors held for sockets of the command.
+const maxOwn = 4096
+
+// add records a socket file that was bound here.
+func (s *sockets) add(fd int) error {
+	if len(s.own) >= maxOwn {
+		s.forgetRemoved()
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	key := object{st.Dev, st.Ino}
+	if _, known := s.own[key]; known || len(s.own) >= maxOwn {
+		unix.Close(fd)
+		return nil
+	}
+	s.own[key] = fd
+	return nil
+}
+
+func (s *sockets) forgetRemoved() {
+	for key, fd := range s.own {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) != nil || st.Nlink == 0 {
+			unix.Close(fd)
+			delete(s.own, key)
+		}
+	}
+}
+
+func (s *sockets) isOwn(st *unix.Stat_t) bool {
+	_, ok := s.own[object{st.Dev, st.Ino}]
+	return ok
+}
+
+// maxSockaddr is the size of struct sockaddr_storage.
+const maxSockaddr = 128
+
+// socketAddress copies the address argument of connect(2) and bind(2).
+func (g *guard) socketAddress(c *call) ([]byte, unix.Errno) {
+	size := int(int32(c.args[2]))
+	if size < 0 || size > maxSockaddr {
+		return nil, unix.EINVAL
+	}
+	raw := make([]byte, max(size, 2))
+	if size == 0 {
+		return raw[:0], 0
+	}
+	n, e := g.readMemory(c.pid, c.args[1], raw[:size])
+	if e != 0 || n < size || !g.listener.valid(c.id) {
+		return nil, unix.EFAULT
+	}
+	return raw[:size], 0
+}
+
+// socketPath returns the path in an address of a Unix socket; ok is false for
+// unnamed and abstract addresses, which belong to the network namespace.
+func socketPath(raw []byte) (name string, ok bool) {
+	if len(raw) <= 2 || raw[2] == 0 {
+		return "", false
+	}
+	text, _, _ := bytes.Cut(raw[2:], []byte{0})
+	return string(text), true
+}
+
+// callersSocket copies the caller's descriptor.
+func (g *guard) callersSocket(c *call) (int, error) {
+	tgid, e := threadGroup(c.pid)
+	if e != 0 {
+		return -1, e
+	}
+	process, err := unix.PidfdOpen(tgid, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(process)
+	fd, err := unix.PidfdGetfd(process, c.int(0), 0)
+	if err == unix.EPERM && !g.plain {
+		err = g.privileged(func() error {
+			var e error
+			fd, e = unix.PidfdGetfd(process, c.int(0), 0)
+			return e
+		})
+	}
+	if err == nil && !g.listener.valid(c.id) {
+		unix.Close(fd)
+		return -1, unix.EINTR
+	}
+	return fd, err
+}
+
+func socketOption(fd, option int) int {
+	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// serveConnect serves connect(2).
+func (g *guard) serveConnect(c *call) {
+	if g.rules != nil || g.plain {
+		g.connectForward(c)
+		return
+	}
+	raw, e := g.socketAddress(c)
+	if e != 0 {
+		g.listener.answer(c.id, 0, e)
+		return
+	}
+	fd, err := g.callersSocket(c)
+	if err != nil {
+		g.listener.answer(c.id, 0, errnoOf(err))
+		return
+	}
+	if name, ok := socketPath(raw); ok && socketOption(fd, unix.SO_DOMAIN) == unix.AF_UNIX {
+		target, e := g.socketTarget(c, name)
+		if e != 0 {
+			unix.Close(fd)
+			g.listener.answer(c.id, 0, e)
+			return
+		}
+		// The kernel follows this link to the very object that was judged.
+		raw = socketAddressOf(descriptorPath(target))
+		g.connectSocket(c, fd, raw, target)
+		return
+	}
+	g.connectSocket(c, fd, raw, -1)
+}
+
+// socketTarget opens the socket file that a path means for the caller, and
+// decides about it.
+func (g *guard) socketTarget(c *call, spelled string) (int, unix.Errno) {
+	if g.elsewhere(c.pid) {
+		return -1, unix.EPERM // another mount namespace: its paths say nothing here
+	}
+	fd, e := g.objectAt(c, unix.AT_FDCWD, spelled, 0)
+	if e != 0 {
+		return -1, e
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		unix.Close(fd)
+		return -1, unix.ECONNREFUSED
+	}
+	name, e := objectName(fd)
+	if e == 0 && (g.sockets.isOwn(&st) || name != "" && g.sockets.named(name)) {
+		return fd, 0
+	}
+	unix.Close(fd)
+	if name == "" {
+		name = spelled
+	}
+	g.reportPath(c, "connect", name, "built-in: Unix sockets", fmt.Sprintf("network.allowUnixSockets: [%q]", name))
+	return -1, unix.EPERM
+}
+
+func socketAddressOf(name string) []byte {
+	raw := append([]byte{unix.AF_UNIX, 0}, name...)
+	return append(raw, 0)
+}
+
+// connectSocket makes the connection and answers. One that may wait gets a
+// thread of its own. fd and target are closed.
+func (g *guard) connectSocket(c *call, fd int, raw []byte, target int) {
+	finish := func() {
+		e := rawConnect(fd, raw)
+		unix.Close(fd)
+		if target >= 0 {
+			unix.Close(target)
+		}
+		g.listener.answer(c.id, 0, e)
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err == nil && (flags&unix.O_NONBLOCK != 0 || socketOption(fd, unix.SO_TYPE) == unix.SOCK_DGRAM) {
+		finish()
+		return
+	}
+	select {
+	case g.special <- struct{}{}:
+	default:
+		unix.Close(fd)
+		if target >= 0 {
+			unix.Close(target)
+		}
+		g.listener.answer(c.id, 0, unix.EAGAIN)
+		return
+	}
+	go func() {
+		defer func() { <-g.special }()
+		runtime.LockOSThread() // the thread ends with the goroutine
+		if blockSignals() != nil || setCapabilities(0, 0) != nil {
+			raw = nil // which no socket takes
+		}
+		finish()
+	}()
+}
+
+func rawConnect(fd int, raw []byte) unix.Errno {
+	var address unsafe.Pointer
+	if len(raw) > 0 {
+		address = unsafe.Pointer(&raw[0])
+	}
+	_, _, e := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(address), uintptr(len(raw)))
+	return e
+}
+
+// serveBind serves bind(2).
+func (g *guard) serveBind(c *call) {
+	raw, e := g.socketAddress(c)
+	if e == 0 {
+		fd, err := g.callersSocket(c)
+		if e = result(err); e == 0 {
+			e = g.bind(c, fd, raw)
+			unix.Close(fd)
+		}
+	}
+	g.listener.answer(c.id, 0, e)
+}
+
+func (g *guard) bind(c *call, fd int, raw []byte) unix.Errno {
+	name, ok := socketPath(raw)
+	if !ok || socketOption(fd, unix.SO_DOMAIN) != unix.AF_UNIX {
+		return rawBind(fd, raw)
+	}
+	if g.elsewhere(c.pid) {
+		return unix.EPERM
+	}
+	base, e := g.base(c, unix.AT_FDCWD, name)
+	if e != 0 {
+		return e
+	}
+	defer unix.Close(base)
+	at, e := g.locateFrom(c, base, name)
+	if e != 0 {
+		return e
+	}
+	defer at.close()
+	if n, ok := g.guarded(at); ok && !exists(at) {
+		return g.refuse(c, "bind", n, unix.EROFS)
+	}
+	if onProc(at.dir) {
+		return unix.EACCES
+	}
+	// getsockname(2) shows the path as it was given, so it must be given so.
+	if err := unix.Fchdir(base); err != nil {
+		return errnoOf(err)
+	}
+	e = g.withUmask(c, func() error { return asError(rawBind(fd, raw)) })
+	_ = unix.Chdir("/")
+	if e == 0 {
+		e = g.keepBound(c, fd)
+	}
+	return e
+}
+
+// asError keeps a zero error number from becoming an error.
+func asError(e unix.Errno) error {
+	if e != 0 {
+		return e
+	}
+	return nil
+}
+
+func rawBind(fd int, raw []byte) unix.Errno {
+	var address unsafe.Pointer
+	if len(raw) > 0 {
+		address = unsafe.Pointer(&raw[0])
+	}
+	_, _, e := unix.RawSyscall(unix.SYS_BIND, uintptr(fd), uintptr(address), uintptr(len(raw)))
+	return e
+}
+
+// keepBound records the file of a socket that was just bound. The kernel names
+// it: the path may mean something else by now. A file that ended up at a
+// protected name goes away again.
+func (g *guard) keepBound(c *call, fd int) unix.Errno {
+	file := -1
+	err := g.privileged(func() error {
+		n, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), siocUnixFile, 0)
+		file = int(n)
+		return asError(e)
+	})
+	if err != nil {
+		return errnoOf(err)
+	}
+	if e := g.checkBound(c, file); e != 0 {
+		unix.Close(file)
+		return e
+	}
+	return result(g.sockets.add(file))
+}
+
+// siocUnixFile is SIOCUNIXFILE of <linux/un.h>, Linux 4.12: an O_PATH descriptor
+// of the file that a socket is bound to.
+const siocUnixFile = 0x89e0
+
+func (g *guard) checkBound(c *call, file int) unix.Errno {
+	name, e := objectName(file)
+	if e != 0 || name == "" {
+		return e
+	}
+	dir, err := openObject(path.Dir(name))
+	if err != nil {
+		return 0 // moved already
+	}
+	at := location{dir: dir, name: path.Base(name)}
+	defer at.close()
+	n, ok := g.guarded(at)
+	if !ok || n.Exists {
+		return 0
+	}
+	_ = unix.Unlinkat(at.dir, at.name, 0)
+	return g.refuse(c, "bind", n, unix.EROFS)
+}
