@@ -96,7 +96,7 @@ func (l *landlocked) Kill() {
 func (l *landlocked) Close() {
 	l.Kill()
 	<-l.exited
-	syscall.Close(l.control)
+	l.release()
 }
 
 // landlockSpecFor translates a request.

@@ -30,6 +30,8 @@ type Spec struct {
 	Ports []int
 	// NullFD is a descriptor number that the command finds open on /dev/null.
 	NullFD int
+	// Limits are set on the command before it runs.
+	Limits []ResourceLimit
 	// Private is the temporary directory of the run. srt-init removes it when
 	// the host half dies first.
 	Private string
@@ -125,7 +127,8 @@ type MessageKind byte
 
 // The kinds of packet, each with its direction.
 const (
-	// MessageSpec carries the spec's descriptor to srt-init.
+	// MessageSpec carries the spec's descriptor to srt-init, and that of the
+	// cgroup.procs file of the command's cgroup if it has one.
 	MessageSpec MessageKind = 'S'
 	// MessageReady says that the sandbox stands; it carries the listeners.
 	MessageReady MessageKind = 'R'
@@ -144,7 +147,8 @@ const (
 	MessageConnection MessageKind = 'C'
 	// MessageKill makes srt-init end everything.
 	MessageKill MessageKind = 'K'
-	// MessageExit carries the wait status of the command.
+	// MessageExit carries the wait status of the command in two bytes and the
+	// processor time of it and the children it waited for, in microseconds.
 	MessageExit MessageKind = 'X'
 )
 
