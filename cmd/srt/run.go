@@ -41,7 +41,10 @@ func runCommand(o *options, m *messages) (int, error) {
 	defer sb.Close()
 	cmd := newCommand(ctx, sb, o)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.NewSession, cmd.NullFD, cmd.Limits = o.newSession, o.controlFD, &o.limits
+	cmd.NewSession, cmd.NullFD = o.newSession, o.controlFD
+	if o.limits != (config.Limits{}) {
+		cmd.Limits = &o.limits
+	}
 	lost := make(chan error, 1)
 	channel.follow(sb, func(err error) { lost <- err; endByControl(cmd) })
 	if err := cmd.Start(); err != nil {

@@ -126,9 +126,10 @@ func tighter(resource int, soft uint64) bool {
 }
 
 // usedUp reports whether a command ended for its processor time: by the signal
-// of the soft limit, or killed after the hard one.
+// of the soft limit, or killed after it. The kernel counts ticks for the limit
+// and measures for the report, which can be less than the hard limit.
 func usedUp(status launch.Status, cpu time.Duration, limit uint64) bool {
-	killed := status.Signal == int(unix.SIGKILL) && cpu >= time.Duration(limit+1)*time.Second
+	killed := status.Signal == int(unix.SIGKILL) && cpu >= time.Duration(limit)*time.Second
 	return killed || endedBy(status, unix.SIGXCPU)
 }
 
