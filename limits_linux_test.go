@@ -46,7 +46,7 @@ func TestWallTime(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	quick := sb.Command(t.Context(), "true")
-	quick.Dir = workDir(t)
+	quick.Dir, quick.Limits = workDir(t), &config.Limits{WallTime: config.Duration(time.Hour)}
 	if err := quick.Run(); err != nil || len(quick.Violations()) != 0 {
 		t.Errorf("%v, %+v", err, quick.Violations())
 	}

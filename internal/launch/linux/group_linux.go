@@ -237,8 +237,8 @@ func readEvent(file, name string) int {
 	return 0
 }
 
-// remove takes the cgroup away. Its processes are gone, though the kernel may
-// still be busy with the last one.
+// remove takes the cgroup away. As a rule its processes are gone, though the
+// kernel may still be busy with the last one.
 func (g *group) remove() {
 	if g == nil {
 		return
@@ -250,6 +250,7 @@ func (g *group) remove() {
 		if !errors.Is(unix.Rmdir(g.dir), unix.EBUSY) {
 			break
 		}
+		_ = g.write("cgroup.kill", "1") // Linux 5.14; what srt-init could not kill before it was killed
 		time.Sleep(2 * time.Millisecond)
 	}
 	if g.lock != nil {
