@@ -51,6 +51,7 @@ type process struct {
 
 	mu     sync.Mutex
 	gone   bool
+	killed bool               // srt-init was asked to end everything
 	status syscall.WaitStatus // of srt-init
 }
 
@@ -259,10 +260,13 @@ func statusOf(w syscall.WaitStatus) launch.Status {
 // abnormalEnd is the end of a sandbox whose init did not report a status: it
 // was killed, by [process.Kill] or from outside.
 func (p *process) abnormalEnd() (launch.Status, error) {
+	// How srt-init ended says nothing about the command's limits; its cgroup does.
+	p.reportLimits(launch.Status{}, 0)
 	if p.status.Signaled() {
-		// What was killed is srt-init: its signal says nothing about the command's limits.
-		p.reportLimits(launch.Status{}, 0)
 		return statusOf(p.status), nil
+	}
+	if p.killed {
+		return launch.Status{Signal: int(unix.SIGKILL)}, nil
 	}
 	return launch.Status{}, &launch.StartError{Stage: "start", Text: "srt-init ended without reporting the command's status"}
 }
