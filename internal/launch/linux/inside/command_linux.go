@@ -123,7 +123,7 @@ func (i *initProcess) spawn(path string, attr *syscall.ProcAttr) (int, error) {
 		return 0, err
 	case errors.Is(err, syscall.EPERM) && i.limited():
 		// The kernel says the same for a program that must not run.
-		return 0, startFailure(i.spec.Path, fmt.Errorf("%w (setting limits needs ptrace, which kernel.yama.ptrace_scope above 1 and some security modules refuse)", err))
+		return 0, startFailure(i.spec.Path, fmt.Errorf("%w (setting limits needs ptrace, which a tracer such as strace -f, kernel.yama.ptrace_scope above 1 and some security modules prevent)", err))
 	case err != nil:
 		return 0, startFailure(i.spec.Path, err)
 	}
