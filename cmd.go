@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/launch"
 )
 
@@ -37,6 +38,9 @@ type Cmd struct {
 	// network.allowedDomains, in the same form. deniedDomains still wins, and
 	// network.strictAllowlist switches the list off.
 	AllowDomains []string
+	// Limits bound this command; those that are set replace the ones of the
+	// settings.
+	Limits *config.Limits
 	// NewSession runs the command without the caller's controlling terminal.
 	NewSession bool
 	// NullFD is a descriptor number that is the null device in the command, for

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
@@ -34,6 +35,9 @@ func (s *Sandbox) start(c *Cmd) (*run, error) {
 	cfg := s.config.Load() // one configuration from here on, whatever is updated meanwhile
 	allow, err := perCommandList(c.AllowDomains)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.Limits.Validate(); err != nil {
 		return nil, err
 	}
 	place, err := c.place()
@@ -98,11 +102,13 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, at
 	s.serve(listeners, cfg, proxy.Invocation{ID: c.id, Command: c.text(), AllowDomains: allow})
 	stop := context.AfterFunc(c.ctx, func() { s.interrupt(c, r) })
 	stopClose := context.AfterFunc(s.ctx, box.Kill)
+	stopTimer := s.limitWallTime(c, cfg, r)
 	go func() {
 		defer s.running.Done()
 		defer close(r.done)
 		defer stop()
 		defer stopClose()
+		defer stopTimer()
 		s.finish(r, drain, listeners)
 	}()
 	return r, nil
@@ -130,7 +136,8 @@ func (s *Sandbox) request(c *Cmd, cfg *config.Config, at place, temp *tempDir, p
 		LocalBinding: cfg.Network.AllowLocalBinding,
 		Path:         c.Path, Args: c.Args, Env: environment(c.baseEnvironment(at), cfg, temp.variable(), s.helperPath()),
 		Dir: at.dir, Home: at.home, Ports: []int{httpPort, socksPort}, Private: temp.private(), NullFD: c.NullFD,
-		Note: s.options.warn, Violation: func(v launch.Violation) { s.record(c, v) },
+		Limits: cfg.Limits.With(c.Limits),
+		Note:   s.options.warn, Violation: func(v launch.Violation) { s.record(c, v) },
 	}
 }
 
@@ -166,8 +173,30 @@ func (s *Sandbox) interrupt(c *Cmd, r *run) {
 	if cancel == nil {
 		cancel = func() error { return terminate(r.box) }
 	}
-	if err := cancel(); err != nil {
-		s.options.logger.Debug("cancelling a command", "error", err)
+	s.end(c, r, cancel)
+}
+
+// limitWallTime ends a command that runs longer than its limit.
+func (s *Sandbox) limitWallTime(c *Cmd, cfg *config.Config, r *run) (stop func() bool) {
+	limit := cfg.Limits.With(c.Limits).WallTime
+	if limit == 0 {
+		return func() bool { return false }
+	}
+	return time.AfterFunc(time.Duration(limit), func() {
+		select {
+		case <-r.done:
+			return
+		default:
+		}
+		s.record(c, launch.Exceeded("wallTime", limit))
+		s.end(c, r, func() error { return terminate(r.box) })
+	}).Stop
+}
+
+// end asks a command to end and kills what is left after the grace period.
+func (s *Sandbox) end(c *Cmd, r *run, ask func() error) {
+	if err := ask(); err != nil {
+		s.options.logger.Debug("ending a command", "error", err)
 	}
 	delay := c.WaitDelay
 	if delay == 0 {
@@ -254,8 +283,12 @@ func changedMeanwhile(err error) bool {
 
 // record stores a refusal of the launcher.
 func (s *Sandbox) record(c *Cmd, v launch.Violation) {
+	line := "deny " + v.Operation + " " + v.Path
+	if v.Operation == launch.OperationLimit {
+		line = "deny " + v.Operation + " " + strings.TrimPrefix(v.Rule, "limits.")
+	}
 	s.events.Add(Violation{
-		Time: time.Now(), Line: "deny " + v.Operation + " " + v.Path, Op: v.Operation, Target: v.Path,
+		Time: time.Now(), Line: line, Op: v.Operation, Target: v.Path,
 		Rule: v.Rule, Setting: v.Cure, Command: c.text(), CommandID: c.id, PID: v.PID, Process: v.Process,
 	})
 }

@@ -59,6 +59,10 @@ func (d *decoder) checkField(at string, v reflect.Value, r rules) {
 	switch v.Kind() {
 	case reflect.Int:
 		d.checkRange(at, int(v.Int()), r, "")
+	case reflect.Int64: // a quantity
+		if v.Int() <= 0 {
+			d.add(at, "range", "must be more than 0; leave it out for no limit")
+		}
 	case reflect.String:
 		d.checkString(at, v.String(), r)
 	case reflect.Slice:

@@ -48,6 +48,10 @@ func (d *decoder) value(at string, n *node, v reflect.Value, r rules) {
 		d.entry(at, n, e)
 		return
 	}
+	if q, ok := v.Addr().Interface().(quantity); ok {
+		d.quantity(at, n, q)
+		return
+	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))

@@ -30,6 +30,12 @@ func schemaOf(t reflect.Type, r rules) schema {
 	if t == reflect.TypeFor[PathEntry]() {
 		return pathEntrySchema()
 	}
+	switch t {
+	case reflect.TypeFor[Size]():
+		return quantitySchema("bytes", "a size such as 64k, 512m or 2g", sizePattern)
+	case reflect.TypeFor[Duration]():
+		return quantitySchema("seconds", "a time such as 90s, 10m or 1h30m", durationPattern)
+	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return schemaOf(t.Elem(), r)
@@ -106,6 +112,13 @@ func stringSchema(r rules) schema {
 		s["pattern"] = uuid
 	}
 	return s
+}
+
+func quantitySchema(unit, text, pattern string) schema {
+	return schema{"anyOf": []schema{
+		{"type": "integer", "minimum": 1, "description": unit},
+		{"type": "string", "pattern": pattern, "description": text},
+	}}
 }
 
 func pathEntrySchema() schema {

@@ -39,8 +39,10 @@ type Config struct {
 	SocatPath                string      `json:"socatPath,omitzero" rule:"nonempty,absolute"`
 	JavaAgentJarPath         string      `json:"javaAgentJarPath,omitzero" rule:"nonempty,absolute"`
 	Git                      *GitOptions `json:"git,omitzero"`
-	Linux                    *Linux      `json:"linux,omitzero"`
-	Windows                  *Windows    `json:"windows,omitzero"`
+	// Limits bound what a command uses.
+	Limits  *Limits  `json:"limits,omitzero"`
+	Linux   *Linux   `json:"linux,omitzero"`
+	Windows *Windows `json:"windows,omitzero"`
 }
 
 // Network says which hosts a command may reach. Nothing is reachable unless a
@@ -227,9 +229,10 @@ type SRTWin struct {
 	Path string `json:"path,omitzero" rule:"nonempty"`
 }
 
-// strictTypes are the objects whose unknown keys are errors.
+// isStrict reports the objects whose unknown keys are errors: a misspelled limit
+// would be none.
 func isStrict(name string) bool {
-	return name == "Credentials" || name == "AWSPair" || name == "SigV4"
+	return name == "Credentials" || name == "AWSPair" || name == "SigV4" || name == "Limits"
 }
 
 // Default returns the settings in force without a file: no network, no writes

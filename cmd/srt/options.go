@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/srt-sandbox/srt/config"
 )
 
 const usage = `Usage:
@@ -17,6 +19,9 @@ Options (they end at the first word that is not one of them):
   -s, --settings FILE         settings file (default: ~/.srt-settings.json, if it exists)
       --strict-settings       refuse settings with unknown keys
   -c SCRIPT                   script to run
+      --limit NAME=VALUE      bound the command, over the settings; NAME is memory, processes,
+                              open-files, file-size, cpu-time or wall-time: memory=2g,
+                              wall-time=10m (repeatable)
       --violations WHEN       auto, always, never or json: report refused operations after
                               the command ended (default: auto, when stderr is a terminal)
       --violations-fd N       write the report to descriptor N instead of stderr
@@ -43,6 +48,7 @@ type options struct {
 	debug         bool
 	version, help bool
 	newSession    bool
+	limits        config.Limits
 	violations    string
 	violationsFD  int
 	controlFD     int
@@ -66,6 +72,7 @@ var flags = []flag{
 	{names: []string{"-V", "--version"}, set: func(o *options) { o.version = true }},
 	{names: []string{"-h", "--help"}, set: func(o *options) { o.help = true }},
 	{names: []string{"--new-session"}, set: func(o *options) { o.newSession = true }},
+	{names: []string{"--limit"}, value: setLimit},
 	{names: []string{"--violations"}, value: setViolations},
 	{names: []string{"--violations-fd"}, value: setViolationsFD},
 	{names: []string{"--exit-code-on-failure"}, value: setFailureStatus},
@@ -77,6 +84,17 @@ func setSettings(o *options, v string) error {
 		return errors.New("reading --settings: the value is empty; name a file, or leave the option out for the default")
 	}
 	o.settings = &v
+	return nil
+}
+
+func setLimit(o *options, v string) error {
+	name, value, ok := strings.Cut(v, "=")
+	if !ok {
+		return fmt.Errorf("reading --limit: %q is not of the form NAME=VALUE, such as memory=2g", v)
+	}
+	if err := o.limits.Set(name, value); err != nil {
+		return fmt.Errorf("reading --limit: %w", err)
+	}
 	return nil
 }
 

@@ -42,6 +42,9 @@ func runCommand(o *options, m *messages) (int, error) {
 	cmd := newCommand(ctx, sb, o)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.NewSession, cmd.NullFD = o.newSession, o.controlFD
+	if o.limits != (config.Limits{}) {
+		cmd.Limits = &o.limits
+	}
 	lost := make(chan error, 1)
 	channel.follow(sb, func(err error) { lost <- err; endByControl(cmd) })
 	if err := cmd.Start(); err != nil {

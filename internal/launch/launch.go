@@ -6,9 +6,11 @@ package launch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 
+	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/policy"
 )
 
@@ -51,6 +53,9 @@ type Request struct {
 	// LocalBinding lets the command listen on ports of this machine, where it
 	// has no network of its own.
 	LocalBinding bool
+	// Limits bound what the command uses; the time it may run is the caller's to
+	// watch.
+	Limits config.Limits
 	// Ports get listeners on the sandbox's loopback addresses.
 	Ports []int
 	// NullFD is a descriptor number that is the null device in the command; 0 for none.
@@ -104,7 +109,7 @@ func (s Status) ShellCode() int {
 // Violation is an operation that the launcher refused.
 type Violation struct {
 	// Operation is the system call's plain name, Path what it named, Target the
-	// protected path that Path leads to.
+	// protected path that Path leads to; for a limit see [Exceeded].
 	Operation, Path, Target string
 	// Rule and Cure are those of the policy.
 	Rule, Cure string
@@ -112,10 +117,22 @@ type Violation struct {
 	Process    string
 }
 
+// OperationLimit is the operation of violations that stand for an exceeded limit.
+const OperationLimit = "limit"
+
+// Exceeded reports that a command ran into one of its limits, by its settings key.
+func Exceeded(key string, value fmt.Stringer) Violation {
+	setting := "limits." + key
+	return Violation{
+		Operation: OperationLimit, Path: key, Target: key,
+		Rule: setting + " " + value.String(), Cure: "raise " + setting + " above " + value.String(),
+	}
+}
+
 // StartError says why a sandbox could not be set up. The command did not run.
 type StartError struct {
 	// Stage is the layer that failed: "namespaces", "mount", "network",
-	// "privileges", "guard", "changed" or "start".
+	// "privileges", "guard", "limits", "changed" or "start".
 	Stage string
 	// Text is what failed, Cure what a person can do about it.
 	Text, Cure string

@@ -84,6 +84,7 @@ func (l *landlocked) Kill() {
 	l.mu.Lock()
 	gone := l.gone
 	if !gone {
+		l.killed = true
 		_ = inside.SendMessage(l.control, inside.MessageKill, nil)
 	}
 	l.mu.Unlock()
@@ -96,7 +97,7 @@ func (l *landlocked) Kill() {
 func (l *landlocked) Close() {
 	l.Kill()
 	<-l.exited
-	syscall.Close(l.control)
+	l.release()
 }
 
 // landlockSpecFor translates a request.

@@ -2,6 +2,7 @@ package linux
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,6 +43,7 @@ type process struct {
 	control    int
 
 	terminal *terminal
+	group    *group // the command's cgroup, if its limits have one
 	// announced is told the local port of each connection that srt-init makes;
 	// nil where it makes none.
 	announced func(port int)
@@ -48,6 +51,7 @@ type process struct {
 
 	mu     sync.Mutex
 	gone   bool
+	killed bool               // srt-init was asked to end everything
 	status syscall.WaitStatus // of srt-init
 }
 
@@ -130,12 +134,20 @@ func (p *process) Build(ctx context.Context, r launch.Request) ([]net.Listener, 
 // send hands the launch spec over and waits until srt-init is ready. It returns
 // the descriptors that come back.
 func (p *process) send(ctx context.Context, s *inside.Spec) ([]int, error) {
+	var err error
+	if s.Limits, err = p.limit(p.request.Limits, s.Landlock == nil); err != nil {
+		return nil, err
+	}
 	f, err := s.File()
 	if err != nil {
 		return nil, &launch.StartError{Stage: "start", Text: err.Error(), Err: err}
 	}
 	defer f.Close()
-	if err := inside.SendMessage(p.control, inside.MessageSpec, nil, int(f.Fd())); err != nil {
+	descriptors := []int{int(f.Fd())}
+	if p.group != nil {
+		descriptors = append(descriptors, int(p.group.procs.Fd()))
+	}
+	if err := inside.SendMessage(p.control, inside.MessageSpec, nil, descriptors...); err != nil {
 		return nil, p.lost(ctx, err)
 	}
 	kind, body, fds, err := inside.ReceiveMessage(p.control)
@@ -217,7 +229,7 @@ func (p *process) Wait() (launch.Status, error) {
 		switch kind {
 		case inside.MessageExit:
 			<-p.exited
-			return statusOf(syscall.WaitStatus(uint32(body[0]) | uint32(body[1])<<8)), nil
+			return p.end(body)
 		case inside.MessageFailed:
 			<-p.exited
 			return launch.Status{}, failure(body)
@@ -225,6 +237,17 @@ func (p *process) Wait() (launch.Status, error) {
 			p.event(kind, body)
 		}
 	}
+}
+
+// end reads the message about the command's end.
+func (p *process) end(body []byte) (launch.Status, error) {
+	const size = 2 + 8
+	if len(body) != size {
+		return p.abnormalEnd()
+	}
+	status := statusOf(syscall.WaitStatus(binary.LittleEndian.Uint16(body)))
+	p.reportLimits(status, time.Duration(binary.LittleEndian.Uint64(body[2:]))*time.Microsecond)
+	return status, nil
 }
 
 func statusOf(w syscall.WaitStatus) launch.Status {
@@ -237,8 +260,13 @@ func statusOf(w syscall.WaitStatus) launch.Status {
 // abnormalEnd is the end of a sandbox whose init did not report a status: it
 // was killed, by [process.Kill] or from outside.
 func (p *process) abnormalEnd() (launch.Status, error) {
+	// How srt-init ended says nothing about the command's limits; its cgroup does.
+	p.reportLimits(launch.Status{}, 0)
 	if p.status.Signaled() {
 		return statusOf(p.status), nil
+	}
+	if p.killed {
+		return launch.Status{Signal: int(unix.SIGKILL)}, nil
 	}
 	return launch.Status{}, &launch.StartError{Stage: "start", Text: "srt-init ended without reporting the command's status"}
 }
@@ -298,6 +326,12 @@ func (p *process) Kill() {
 func (p *process) Close() {
 	p.Kill()
 	<-p.exited
+	p.release()
+}
+
+// release puts away what outlives srt-init.
+func (p *process) release() {
+	p.group.remove()
 	unix.Close(p.control)
 }
 

@@ -45,6 +45,11 @@ func (c *coder) spec(s *Spec) {
 	list(c, &s.Env, c.text)
 	list(c, &s.Ports, func(p *int) { number(c, p) })
 	number(c, &s.NullFD)
+	list(c, &s.Limits, func(l *ResourceLimit) {
+		number(c, &l.Resource)
+		number(c, &l.Soft)
+		number(c, &l.Hard)
+	})
 	c.landlock(&s.Landlock)
 }
 

@@ -113,11 +113,18 @@ func (i *initProcess) program(dir string) (string, *syscall.ProcAttr, error) {
 }
 
 func (i *initProcess) spawn(path string, attr *syscall.ProcAttr) (int, error) {
-	pid, err := syscall.ForkExec(path, i.spec.Args, attr)
+	pid, err := i.fork(path, i.spec.Args, attr)
 	if errors.Is(err, syscall.ENOEXEC) {
-		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", path}, i.spec.Args[1:]...), attr)
+		pid, err = i.fork("/bin/sh", append([]string{"sh", path}, i.spec.Args[1:]...), attr)
 	}
-	if err != nil {
+	var stage *stageError
+	switch {
+	case errors.As(err, &stage):
+		return 0, err
+	case errors.Is(err, syscall.EPERM) && i.limited():
+		// The kernel says the same for a program that must not run.
+		return 0, startFailure(i.spec.Path, fmt.Errorf("%w (setting limits needs ptrace, which a tracer such as strace -f, kernel.yama.ptrace_scope above 1 and some security modules prevent)", err))
+	case err != nil:
 		return 0, startFailure(i.spec.Path, err)
 	}
 	return pid, nil

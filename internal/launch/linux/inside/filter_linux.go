@@ -34,8 +34,8 @@ const (
 	offsetArgs   = 16
 )
 
-// condition is a test of the low 32 bits of one system call argument. Flag
-// arguments are 32 bits wide in the kernel, so what a caller puts above them
+// condition is a test of 32 bits of one system call argument, the low ones
+// unless upper is set. Flag arguments are 32 bits wide in the kernel, so what a caller puts above them
 // must not change the outcome.
 type condition struct {
 	arg   int
@@ -43,10 +43,14 @@ type condition struct {
 	value uint32
 	// anyBit makes the condition hold when any bit of mask is set.
 	anyBit bool
+	upper  bool
 }
 
 func equals(arg int, value uint32) condition { return condition{arg: arg, value: value} }
 func hasAny(arg int, mask uint32) condition  { return condition{arg: arg, mask: mask, anyBit: true} }
+func isNull(arg int) []condition {
+	return []condition{equals(arg, 0), {arg: arg, upper: true}}
+}
 func maskedEquals(arg int, mask, value uint32) condition {
 	return condition{arg: arg, mask: mask, value: value}
 }
@@ -122,7 +126,11 @@ func compileRule(r rule) []unix.SockFilter {
 }
 
 func compileCondition(c condition, skip uint8) []unix.SockFilter {
-	code := []unix.SockFilter{loadWord(uint32(offsetArgs + 8*c.arg))}
+	word := uint32(offsetArgs + 8*c.arg)
+	if c.upper {
+		word += 4
+	}
+	code := []unix.SockFilter{loadWord(word)}
 	var test unix.SockFilter
 	if c.anyBit {
 		test = unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: c.mask, Jf: skip}

@@ -1,12 +1,14 @@
 package inside
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,13 +38,13 @@ func init() {
 func main() {
 	runtime.LockOSThread() // the command is started from this very thread
 	i := &initProcess{control: controlFD}
-	status, err := i.run()
+	end, err := i.run()
 	if err != nil {
 		// A packet that cannot be sent has nobody left to read it.
 		_ = SendMessage(i.control, MessageFailed, []byte(describeFailure(err)))
 		os.Exit(1)
 	}
-	i.finish(status)
+	i.finish(end)
 }
 
 // initProcess is process 1 of a sandbox: it builds the sandbox from inside,
@@ -52,24 +54,31 @@ type initProcess struct {
 	spec    *Spec
 	// descendants are killed one by one where there is no PID namespace.
 	descendants *descendants
+	group       int // the open cgroup.procs of the command's cgroup, 0 if it has none
 }
 
-func (i *initProcess) run() (unix.WaitStatus, error) {
+// ending is how the command ended.
+type ending struct {
+	status unix.WaitStatus
+	cpu    time.Duration
+}
+
+func (i *initProcess) run() (ending, error) {
 	if err := i.harden(); err != nil {
-		return 0, err
+		return ending{}, err
 	}
 	if err := i.receiveSpec(); err != nil {
-		return 0, err
+		return ending{}, err
 	}
 	if err := i.build(); err != nil {
-		return 0, err
+		return ending{}, err
 	}
 	if err := i.awaitGo(); err != nil {
-		return 0, err
+		return ending{}, err
 	}
 	pid, err := i.start()
 	if err != nil {
-		return 0, err
+		return ending{}, err
 	}
 	return i.supervise(pid)
 }
@@ -114,10 +123,13 @@ func (i *initProcess) receiveSpec() error {
 	if err != nil {
 		return fmt.Errorf("receiving the launch spec: %w", err)
 	}
-	if kind != MessageSpec || len(fds) != 1 {
+	if kind != MessageSpec || len(fds) < 1 || len(fds) > 2 {
 		return errors.New("receiving the launch spec: unexpected message")
 	}
 	defer unix.Close(fds[0])
+	if len(fds) == 2 {
+		i.group = fds[1]
+	}
 	i.spec, err = readSpec(fds[0])
 	return err
 }
@@ -184,22 +196,23 @@ func (i *initProcess) awaitGo() error {
 // supervise reaps every process of the sandbox until the command itself ends.
 // A second goroutine watches the control socket: when the host half is gone,
 // whatever way, everything inside ends too.
-func (i *initProcess) supervise(pid int) (unix.WaitStatus, error) {
+func (i *initProcess) supervise(pid int) (ending, error) {
 	go i.watchHost()
 	for {
 		var status unix.WaitStatus
-		got, err := unix.Wait4(-1, &status, unix.WUNTRACED, nil)
+		var used unix.Rusage
+		got, err := unix.Wait4(-1, &status, unix.WUNTRACED, &used)
 		switch {
 		case err == unix.EINTR:
 			continue
 		case err != nil:
-			return 0, fmt.Errorf("waiting for the command: %w", err)
+			return ending{}, fmt.Errorf("waiting for the command: %w", err)
 		case got != pid:
 			continue
 		case status.Stopped():
 			_ = SendMessage(i.control, MessageStopped, []byte{byte(status.StopSignal())})
 		default:
-			return status, nil
+			return ending{status, time.Duration(used.Utime.Nano() + used.Stime.Nano())}, nil
 		}
 	}
 }
@@ -235,11 +248,12 @@ func (i *initProcess) killRest() {
 
 // finish reports the command's status and ends process 1, which makes the
 // kernel kill everything that is left inside.
-func (i *initProcess) finish(status unix.WaitStatus) {
+func (i *initProcess) finish(e ending) {
 	if i.descendants != nil {
 		i.descendants.kill()
 	}
-	_ = SendMessage(i.control, MessageExit, []byte{byte(status), byte(status >> 8)})
+	body := []byte{byte(e.status), byte(e.status >> 8)}
+	_ = SendMessage(i.control, MessageExit, binary.LittleEndian.AppendUint64(body, uint64(e.cpu.Microseconds())))
 	os.Exit(0)
 }
 

@@ -25,38 +25,38 @@ func isControlSocket(fd int) bool {
 // landlockMain is the whole life of srt-init without namespaces. It never returns.
 func landlockMain() {
 	i := &initProcess{control: controlFD, descendants: &descendants{}}
-	status, err := i.runLandlock()
+	end, err := i.runLandlock()
 	if err != nil {
 		_ = SendMessage(i.control, MessageFailed, []byte(describeFailure(err)))
 		os.Exit(1)
 	}
-	i.finish(status)
+	i.finish(end)
 }
 
-func (i *initProcess) runLandlock() (unix.WaitStatus, error) {
+func (i *initProcess) runLandlock() (ending, error) {
 	if err := i.harden(); err != nil {
-		return 0, err
+		return ending{}, err
 	}
 	// Whatever the command starts stays below this process, even when its parent ends.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return 0, fmt.Errorf("becoming the parent of orphans: %w", err)
+		return ending{}, fmt.Errorf("becoming the parent of orphans: %w", err)
 	}
 	if err := i.receiveSpec(); err != nil {
-		return 0, err
+		return ending{}, err
 	}
 	if i.spec.Landlock == nil {
-		return 0, errors.New("receiving the launch spec: it is for another backend")
+		return ending{}, errors.New("receiving the launch spec: it is for another backend")
 	}
 	if err := SendMessage(i.control, MessageReady, nil); err != nil {
-		return 0, fmt.Errorf("answering the host: %w", err)
+		return ending{}, fmt.Errorf("answering the host: %w", err)
 	}
 	swallowSignals()
 	if kind, _, _, err := ReceiveMessage(i.control); err != nil || kind != MessageGo {
-		return 0, fmt.Errorf("waiting for the host: %w", errors.Join(err, errors.New("no go")))
+		return ending{}, fmt.Errorf("waiting for the host: %w", errors.Join(err, errors.New("no go")))
 	}
 	pid, err := i.startLandlocked()
 	if err != nil {
-		return 0, err
+		return ending{}, err
 	}
 	detachStreams()
 	return i.supervise(pid)

@@ -30,6 +30,7 @@ func filterRules(o FilterOptions) []rule {
 	}
 	if o.Landlock == nil {
 		rules = append(rules, socketRules(o.UnixSockets)...)
+		rules = append(rules, limitRules()...)
 	}
 	rules = append(rules, terminalRules()...)
 	rules = append(rules, initRules()...)
@@ -119,7 +120,7 @@ func terminalRules() []rule {
 	return rules
 }
 
-// initRules keep signals away from srt-init, which is process 1 inside. The
+// initRules keep signals and limits away from srt-init, which is process 1 inside. The
 // kernel already ignores SIGKILL and SIGSTOP for it.
 func initRules() []rule {
 	var rules []rule
@@ -127,6 +128,18 @@ func initRules() []rule {
 		rules = append(rules, rule{call: call, when: []condition{equals(0, 1)}, action: errno(unix.EPERM)})
 	}
 	return rules
+}
+
+// limitRules keep a process from setting limits of another one. The kernel asks
+// only for the same user, and srt-init has that: a command could starve it of
+// descriptors or have the kernel signal it for using the processor. Its threads
+// have numbers that no filter can know.
+func limitRules() []rule {
+	return []rule{
+		{call: unix.SYS_PRLIMIT64, when: []condition{equals(0, 0)}, action: unix.SECCOMP_RET_ALLOW},
+		{call: unix.SYS_PRLIMIT64, when: isNull(2), action: unix.SECCOMP_RET_ALLOW}, // only reads
+		{call: unix.SYS_PRLIMIT64, action: errno(unix.EPERM)},
+	}
 }
 
 // guardRules hand the calls that can create a name to srt-init. An open creates

@@ -32,6 +32,8 @@ type Spec struct {
 	NullFD int
 	// Sockets are the Unix sockets outside that the command may connect to.
 	Sockets []SocketRule
+	// Limits are set on the command before it runs.
+	Limits []ResourceLimit
 	// Private is the temporary directory of the run. srt-init removes it when
 	// the host half dies first.
 	Private string
@@ -131,7 +133,8 @@ type MessageKind byte
 
 // The kinds of packet, each with its direction.
 const (
-	// MessageSpec carries the spec's descriptor to srt-init.
+	// MessageSpec carries the spec's descriptor to srt-init, and that of the
+	// cgroup.procs file of the command's cgroup if it has one.
 	MessageSpec MessageKind = 'S'
 	// MessageReady says that the sandbox stands; it carries the listeners.
 	MessageReady MessageKind = 'R'
@@ -150,7 +153,8 @@ const (
 	MessageConnection MessageKind = 'C'
 	// MessageKill makes srt-init end everything.
 	MessageKill MessageKind = 'K'
-	// MessageExit carries the wait status of the command.
+	// MessageExit carries the wait status of the command in two bytes and the
+	// processor time of it and the children it waited for, in microseconds.
 	MessageExit MessageKind = 'X'
 )
 
