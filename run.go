@@ -21,6 +21,7 @@ import (
 type run struct {
 	box    launch.Sandbox
 	temp   *tempDir
+	direct *direct
 	status launch.Status
 	err    error
 	done   chan struct{}
@@ -80,26 +81,27 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, at
 		streams.closeAll()
 		return nil, err
 	}
+	who := proxy.Invocation{ID: c.id, Command: c.text(), AllowDomains: allow}
+	direct := s.direct(c, cfg, who)
 	var listeners []net.Listener
 	if err = policyErr; err == nil {
-		listeners, err = box.Build(c.ctx, s.request(c, cfg, at, temp, pol))
+		listeners, err = box.Build(c.ctx, s.request(c, cfg, at, temp, pol, direct))
+	}
+	if err == nil {
+		err = box.Start()
 	}
 	if err != nil {
 		box.Close()
-		streams.closeAll()
-		return nil, err
-	}
-	if err := box.Start(); err != nil {
-		box.Close()
+		direct.close()
 		streams.closeAll()
 		return nil, err
 	}
 	// From here on the command runs. Connections that it makes before the filter
 	// accepts wait in the sockets.
-	r := &run{box: box, temp: temp, done: make(chan struct{})}
+	r := &run{box: box, temp: temp, direct: direct, done: make(chan struct{})}
 	s.collect.Do(func() { s.running.Go(collectTempDirs) })
 	drain := streams.handedOver()
-	s.serve(listeners, cfg, proxy.Invocation{ID: c.id, Command: c.text(), AllowDomains: allow})
+	s.serve(listeners, cfg, who)
 	stop := context.AfterFunc(c.ctx, func() { s.interrupt(c, r) })
 	stopClose := context.AfterFunc(s.ctx, box.Kill)
 	stopTimer := s.limitWallTime(c, cfg, r)
@@ -130,11 +132,11 @@ func (s *Sandbox) resolve(c *Cmd, cfg *config.Config, launcher launch.Launcher, 
 }
 
 // request says what to run and what confines it.
-func (s *Sandbox) request(c *Cmd, cfg *config.Config, at place, temp *tempDir, pol *policy.Policy) launch.Request {
+func (s *Sandbox) request(c *Cmd, cfg *config.Config, at place, temp *tempDir, pol *policy.Policy, direct *direct) launch.Request {
 	return launch.Request{
 		Policy: pol, UnixSockets: cfg.Network.AllowAllUnixSockets, NestedNamespaces: cfg.AllowNestedUserNamespaces,
-		LocalBinding: cfg.Network.AllowLocalBinding,
-		Path:         c.Path, Args: c.Args, Env: environment(c.baseEnvironment(at), cfg, temp.variable(), s.helperPath()),
+		LocalBinding: cfg.Network.AllowLocalBinding, Direct: direct.launcher(), HostPorts: s.filter.LoopbackPorts(),
+		Path: c.Path, Args: c.Args, Env: environment(c.baseEnvironment(at), cfg, temp.variable(), s.helperPath()),
 		Dir: at.dir, Home: at.home, Ports: []int{httpPort, socksPort}, Private: temp.private(), NullFD: c.NullFD,
 		Limits: cfg.Limits.With(c.Limits),
 		Note:   s.options.warn, Violation: func(v launch.Violation) { s.record(c, v) },
@@ -158,6 +160,7 @@ func (s *Sandbox) serve(listeners []net.Listener, cfg *config.Config, who proxy.
 func (s *Sandbox) finish(r *run, drain func() error, listeners []net.Listener) {
 	r.status, r.err = r.box.Wait()
 	r.box.Close()
+	r.direct.close()
 	for _, ln := range listeners {
 		ln.Close()
 	}

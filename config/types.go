@@ -62,9 +62,12 @@ type Network struct {
 	DeniedResolvedAddresses []string `json:"deniedResolvedAddresses,omitzero" rule:"each=range"`
 	AllowUnixSockets        []string `json:"allowUnixSockets,omitzero"`
 	// AllowAllUnixSockets lets the command use every Unix socket it can see.
-	AllowAllUnixSockets bool     `json:"allowAllUnixSockets,omitzero"`
-	AllowLocalBinding   bool     `json:"allowLocalBinding,omitzero"`
-	AllowMachLookup     []string `json:"allowMachLookup,omitzero" rule:"each=machname"`
+	AllowAllUnixSockets bool `json:"allowAllUnixSockets,omitzero"`
+	// Transparent lets programs that know no proxy connect directly, held to the
+	// same rules; absent means true. Linux only.
+	Transparent       *bool    `json:"transparent,omitzero"`
+	AllowLocalBinding bool     `json:"allowLocalBinding,omitzero"`
+	AllowMachLookup   []string `json:"allowMachLookup,omitzero" rule:"each=machname"`
 	// HTTPProxyPort and SOCKSProxyPort name proxies on the host's loopback that
 	// replace srt's own and do all filtering themselves.
 	HTTPProxyPort  int `json:"httpProxyPort,omitzero" rule:"min=1,max=65535"`

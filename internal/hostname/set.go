@@ -2,6 +2,7 @@ package hostname
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -92,6 +93,51 @@ func (s *Set) Match(host string, port int) (int, bool) {
 		}
 	}
 	return max(best, 0), best >= 0
+}
+
+// MatchAnyPort is Match for a host of which the port is not known: any does.
+func (s *Set) MatchAnyPort(host string) (int, bool) {
+	if s == nil {
+		return 0, false
+	}
+	best := -1
+	consider := func(p *places) {
+		if p == nil {
+			return
+		}
+		if p.everyPort >= 0 && (best < 0 || p.everyPort < best) {
+			best = p.everyPort
+		}
+		for _, i := range p.byPort {
+			if best < 0 || i < best {
+				best = i
+			}
+		}
+	}
+	consider(s.all[""])
+	consider(s.exact[host])
+	if len(s.wildcards) > 0 && !isAddress(host) {
+		rest := host
+		for more := true; more; {
+			if _, rest, more = strings.Cut(rest, "."); more {
+				consider(s.wildcards[rest])
+			}
+		}
+	}
+	return max(best, 0), best >= 0
+}
+
+// PortsOf returns the ports of the entries that name exactly this host.
+func (s *Set) PortsOf(host string) []int {
+	var ports []int
+	if s == nil || s.exact[host] == nil {
+		return nil
+	}
+	for port := range s.exact[host].byPort {
+		ports = append(ports, port)
+	}
+	slices.Sort(ports)
+	return ports
 }
 
 // Pattern returns the pattern at an index.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 
 	"github.com/srt-sandbox/srt/config"
@@ -58,6 +59,11 @@ type Request struct {
 	Limits config.Limits
 	// Ports get listeners on the sandbox's loopback addresses.
 	Ports []int
+	// Direct serves programs that know no proxy; nil where there are none.
+	Direct Direct
+	// HostPorts are ports of this machine's loopback that may be reached inside
+	// under the same address, through Direct.
+	HostPorts []int
 	// NullFD is a descriptor number that is the null device in the command; 0 for none.
 	NullFD int
 	// Private is the run's own temporary directory, removed even if this
@@ -68,6 +74,17 @@ type Request struct {
 	// one goroutine and must not block.
 	Note      func(string)
 	Violation func(Violation)
+}
+
+// Direct serves connections that were made without a proxy. Its methods are
+// called from several goroutines.
+type Direct interface {
+	// Names answers name lookups on sockets of the sandbox until they are closed.
+	Names(datagrams []*net.UDPConn, streams []net.Listener)
+	// Judge reports whether a connection may be tried. It may wait for a person.
+	Judge(ctx context.Context, to netip.AddrPort) bool
+	// Serve accepts on a listener whose address is the one that a program meant.
+	Serve(net.Listener)
 }
 
 // Sandbox is one prepared sandbox. Its methods are called in the order Build,

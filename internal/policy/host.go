@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/srt-sandbox/srt/config"
@@ -107,6 +108,40 @@ func (h *Hosts) Decide(host string, port int, perCommand *hostname.Set) HostDeci
 	}
 	d.Rule = Rule{Setting: "network.allowedDomains", Cure: fmt.Sprintf("add %q to network.allowedDomains", entryFor(canonical))}
 	return d
+}
+
+// DecideName judges a host of which the port is not known yet: it is allowed if
+// some port of it may be.
+func (h *Hosts) DecideName(host string, perCommand *hostname.Set) HostDecision {
+	const noPort = 0 // matches entries without a port only
+	d := h.Decide(host, noPort, perCommand)
+	if d.Verdict == Allow || d.Host == "" {
+		return d
+	}
+	if _, _, denied := h.Denied(d.Host, noPort); denied {
+		return d
+	}
+	if i, ok := h.allow.MatchAnyPort(d.Host); ok {
+		return HostDecision{Verdict: Allow, Host: d.Host, Rule: listRule("network.allowedDomains", i, h.allow)}
+	}
+	if i, ok := perCommand.MatchAnyPort(d.Host); ok && !h.strict {
+		return HostDecision{Verdict: Allow, Host: d.Host, Rule: Rule{Setting: "the command's own list", Entry: perCommand.Pattern(i).String()}}
+	}
+	return d
+}
+
+// LoopbackPorts returns the ports of this machine's loopback that the allow list
+// names as localhost or as an address.
+func (h *Hosts) LoopbackPorts() []int {
+	if h == nil {
+		return nil
+	}
+	ports := h.allow.PortsOf("localhost")
+	for _, address := range []string{"127.0.0.1", "::1"} {
+		ports = append(ports, h.allow.PortsOf(address)...)
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
 }
 
 // Denied looks a canonical host up in the deny list alone, and says which entry

@@ -43,7 +43,7 @@ func (c *client) tunnel(up *leg, success string, early []byte) {
 func (c *client) reach(q wish) (up *leg, early []byte, err error) {
 	d := c.s.consult(q)
 	defer func() { c.s.report(q, d, err) }()
-	if q.protocol == protocolSOCKS && c.s.o.RefuseOpaqueTunnels {
+	if q.protocol != protocolConnect && c.s.o.RefuseOpaqueTunnels {
 		return nil, nil, c.s.refuseOpaque(q, d) // whatever the destination is
 	}
 	if d.Verdict == policy.Deny {

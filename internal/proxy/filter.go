@@ -26,6 +26,8 @@ const (
 	protocolConnect protocol = "connect"
 	protocolHTTP    protocol = "http"
 	protocolSOCKS   protocol = "socks"
+	// protocolDirect is a connection that a program made without a proxy.
+	protocolDirect protocol = "direct"
 )
 
 // target is a destination that the policy allows.
@@ -118,9 +120,9 @@ func (s *Session) refuse(q wish, r refusal) *refusal {
 	}
 	e := s.event(q, r)
 	switch {
-	case r.kind == byOpacity && q.protocol == protocolSOCKS:
-		e.Op = "socks-tunnel"
-		e.Line = "deny socks-tunnel " + e.Target + " (refuseOpaqueTunnels)"
+	case r.kind == byOpacity && q.protocol != protocolConnect:
+		e.Op = string(q.protocol) + "-tunnel"
+		e.Line = "deny " + e.Op + " " + e.Target + " (refuseOpaqueTunnels)"
 	case r.kind == byOpacity:
 		e.Op = "http-request"
 		e.Line = fmt.Sprintf("deny http-request CONNECT %s (%s)", e.Target, r.reason)
@@ -158,7 +160,7 @@ func (s *Session) event(q wish, r refusal) violation.Event {
 // Access is the outcome of one attempt to reach a destination.
 type Access struct {
 	Time time.Time
-	// Protocol is "connect", "http" or "socks".
+	// Protocol is "connect", "http", "socks", or "direct" without a proxy.
 	Protocol string
 	// Host is canonical, or what the client wrote where that is no host.
 	Host string

@@ -104,7 +104,7 @@ func (l *landlocked) Close() {
 func landlockSpecFor(r launch.Request) *inside.Spec {
 	s := specFor(r)
 	s.Plan = nil
-	s.Filter.Guard, s.Filter.NestedNamespaces = true, false
+	s.Filter.Guard, s.Filter.NestedNamespaces, s.Filter.Direct = true, false, false
 	s.Landlock = &inside.LandlockSpec{LocalBinding: r.LocalBinding}
 	if r.Policy.Disabled {
 		return s

@@ -23,6 +23,9 @@ func specFor(r launch.Request) *inside.Spec {
 	for _, c := range r.Policy.Creatable {
 		s.Creatable = append(s.Creatable, inside.CreatablePath{Path: c.Path, Parent: c.Parent, First: c.First})
 	}
+	if r.Direct != nil {
+		s.Filter.Direct, s.HostPorts = true, r.HostPorts
+	}
 	for _, r := range r.Policy.Sockets {
 		s.Sockets = append(s.Sockets, inside.SocketRule{Path: r.Path, Pattern: r.Pattern})
 	}

@@ -128,7 +128,14 @@ func (p *process) Build(ctx context.Context, r launch.Request) ([]net.Listener, 
 	if err != nil {
 		return nil, err
 	}
-	return listenersOf(fds)
+	sockets, err := socketsOf(fds)
+	if err != nil {
+		return nil, err
+	}
+	if r.Direct != nil {
+		r.Direct.Names(sockets.datagrams, sockets.names)
+	}
+	return sockets.listeners, nil
 }
 
 // send hands the launch spec over and waits until srt-init is ready. It returns
@@ -184,28 +191,6 @@ func failure(body []byte) error {
 	return &launch.StartError{Stage: stage, Text: text, Cure: stageCure(stage, text)}
 }
 
-func listenersOf(fds []int) ([]net.Listener, error) {
-	var all []net.Listener
-	var first error
-	for _, fd := range fds {
-		f := os.NewFile(uintptr(fd), "listener")
-		ln, err := net.FileListener(f)
-		f.Close()
-		if err != nil {
-			first = errors.Join(first, err)
-			continue
-		}
-		all = append(all, ln)
-	}
-	if first != nil {
-		for _, ln := range all {
-			ln.Close()
-		}
-		return nil, &launch.StartError{Stage: "network", Text: "taking the listeners: " + first.Error(), Err: first}
-	}
-	return all, nil
-}
-
 // Start lends the terminal to the sandbox and lets the command go.
 func (p *process) Start() error {
 	p.terminal = takeTerminal(p)
@@ -221,7 +206,7 @@ func (p *process) Start() error {
 func (p *process) Wait() (launch.Status, error) {
 	defer p.terminal.release()
 	for {
-		kind, body, _, err := inside.ReceiveMessage(p.control)
+		kind, body, fds, err := inside.ReceiveMessage(p.control)
 		if err != nil {
 			<-p.exited
 			return p.abnormalEnd()
@@ -234,7 +219,7 @@ func (p *process) Wait() (launch.Status, error) {
 			<-p.exited
 			return launch.Status{}, failure(body)
 		default:
-			p.event(kind, body)
+			p.event(kind, body, fds)
 		}
 	}
 }
@@ -271,8 +256,12 @@ func (p *process) abnormalEnd() (launch.Status, error) {
 	return launch.Status{}, &launch.StartError{Stage: "start", Text: "srt-init ended without reporting the command's status"}
 }
 
-func (p *process) event(kind inside.MessageKind, body []byte) {
+func (p *process) event(kind inside.MessageKind, body []byte, fds []int) {
 	switch kind {
+	case inside.MessageAsk:
+		p.judge(body)
+	case inside.MessageListener:
+		p.serveDirect(fds)
 	case inside.MessageNote:
 		p.request.Note(string(body))
 	case inside.MessageStopped:

@@ -17,7 +17,8 @@ var Capabilities = []uintptr{
 	unix.CAP_SYS_RESOURCE, // the limit of user namespaces
 	unix.CAP_DAC_OVERRIDE, // mount points below closed directories of the caller
 	unix.CAP_KILL,
-	unix.CAP_SETFCAP, // for commands that may create user namespaces as root
+	unix.CAP_NET_BIND_SERVICE, // listeners that stand for servers outside
+	unix.CAP_SETFCAP,          // for commands that may create user namespaces as root
 }
 
 // securebits that keep an exec as uid 0 from gaining capabilities, each with

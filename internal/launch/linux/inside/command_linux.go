@@ -43,7 +43,8 @@ func (i *initProcess) start() (int, error) {
 		return 0, &stageError{stage: "privileges", err: err}
 	}
 	if listener >= 0 {
-		startGuard(listener, i.control, i.spec)
+		i.direct = newDirect(i.control, i.spec)
+		startGuard(listener, i.control, i.spec, i.direct)
 	}
 	pid, err := i.exec(dir)
 	if err == nil {

@@ -15,13 +15,17 @@ type FilterOptions struct {
 	NestedNamespaces bool
 	// Guard hands the calls that create or change names to srt-init.
 	Guard bool
+	// Direct hands connections over, so that they can be made without a proxy.
+	Direct bool
 	// Landlock replaces what namespaces confine; nil where there are some. It is
 	// not part of the launch spec.
 	Landlock *landlockFilter
 }
 
 // served reports whether srt-init serves any call.
-func (o FilterOptions) served() bool { return o.Guard || !o.UnixSockets || o.Landlock != nil }
+func (o FilterOptions) served() bool {
+	return o.Guard || !o.UnixSockets || o.Direct || o.Landlock != nil
+}
 
 // bpfJumpLimit is the reach of a conditional jump, whose offsets are bytes.
 const bpfJumpLimit = 255

@@ -30,6 +30,7 @@ type guard struct {
 	sharedMemory sharedMemory
 	forwards     []Forward
 	sockets      *sockets
+	direct       *direct
 	// plain marks a guard without capabilities of its own.
 	plain bool
 	// userNamespace is that of the sandbox, set only where the command may make
@@ -51,12 +52,12 @@ const (
 // guardCapabilities stay permitted, to be raised for single steps.
 const guardCapabilities = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_NET_ADMIN
 
-func startGuard(fd, control int, s *Spec) {
+func startGuard(fd, control int, s *Spec, d *direct) {
 	g := &guard{
 		listener: newListener(fd), control: control, names: map[object][]GuardedName{},
 		special: make(chan struct{}, maxSpecialOpens),
 	}
-	g.sockets = newSockets(s.Sockets)
+	g.sockets, g.direct = newSockets(s.Sockets, s.Filter.UnixSockets), d
 	for _, n := range s.Names {
 		key := object{n.Dev, n.Ino}
 		g.names[key] = append(g.names[key], n)

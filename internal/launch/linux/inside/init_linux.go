@@ -52,6 +52,7 @@ func main() {
 type initProcess struct {
 	control int
 	spec    *Spec
+	direct  *direct
 	// descendants are killed one by one where there is no PID namespace.
 	descendants *descendants
 	group       int // the open cgroup.procs of the command's cgroup, 0 if it has none
@@ -167,6 +168,16 @@ func (i *initProcess) openNetwork() ([]int, error) {
 		return nil, err
 	}
 	var all []int
+	if i.spec.Filter.Direct {
+		if err := makeEverythingLocal(); err != nil {
+			return nil, err
+		}
+		fds, err := openNameSockets()
+		if err != nil {
+			return nil, err
+		}
+		all = fds
+	}
 	for _, port := range i.spec.Ports {
 		fds, err := listenLoopback(port)
 		if err != nil {
@@ -221,8 +232,12 @@ func (i *initProcess) supervise(pid int) (ending, error) {
 // kernel does even after SIGKILL.
 func (i *initProcess) watchHost() {
 	for {
-		if kind, _, _, err := ReceiveMessage(i.control); err != nil || kind == MessageKill {
+		kind, body, _, err := ReceiveMessage(i.control)
+		switch {
+		case err != nil || kind == MessageKill:
 			i.endOrphaned()
+		case kind == MessageVerdict && i.direct != nil:
+			i.direct.answered(body)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (i *initProcess) confineAndStart() (int, error) {
 	if err != nil {
 		return 0, &stageError{stage: "landlock", err: err}
 	}
-	startGuard(listener, i.control, i.spec)
+	startGuard(listener, i.control, i.spec, nil)
 	return i.spawn(program, attr)
 }
 

@@ -55,7 +55,9 @@ func listenOn(family int, address unix.Sockaddr) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if family == unix.AF_INET6 {
+	// Connections that ended a while ago must not keep the port; a listener does.
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	if err == nil && family == unix.AF_INET6 {
 		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
 	}
 	if err == nil {

@@ -30,6 +30,9 @@ func filterRules(o FilterOptions) []rule {
 	}
 	if o.Landlock == nil {
 		rules = append(rules, socketRules(o.UnixSockets)...)
+		if !o.UnixSockets || o.Direct {
+			rules = append(rules, rule{call: unix.SYS_CONNECT, action: unix.SECCOMP_RET_USER_NOTIF})
+		}
 		rules = append(rules, limitRules()...)
 	}
 	rules = append(rules, terminalRules()...)
@@ -105,8 +108,7 @@ func socketRules(unixSockets bool) []rule {
 	for _, kind := range []uint32{unix.SOCK_DGRAM, unix.SOCK_RAW} {
 		allowed = append(allowed, rule{call: unix.SYS_SOCKETPAIR, when: []condition{maskedEquals(1, socketTypeMask, kind)}, action: errno(unix.EPERM)})
 	}
-	return append(allowed, refused,
-		rule{call: unix.SYS_CONNECT, action: unix.SECCOMP_RET_USER_NOTIF}, rule{call: unix.SYS_BIND, action: unix.SECCOMP_RET_USER_NOTIF})
+	return append(allowed, refused, rule{call: unix.SYS_BIND, action: unix.SECCOMP_RET_USER_NOTIF})
 }
 
 // terminalRules refuse the requests that type into a terminal or take it over:

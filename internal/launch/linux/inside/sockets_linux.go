@@ -3,6 +3,7 @@ package inside
 import (
 	"bytes"
 	"fmt"
+	"net/netip"
 	"path"
 	"runtime"
 	"unsafe"
@@ -21,6 +22,7 @@ import (
 // those that the settings name.
 type sockets struct {
 	rules []socketRule
+	all   bool // the settings admit every one
 	// own holds a descriptor of each socket file that was bound here, which keeps
 	// its number from being used again.
 	own map[object]int
@@ -31,8 +33,8 @@ type socketRule struct {
 	pattern *glob.Pattern // nil admits everything at and beneath path
 }
 
-func newSockets(rules []SocketRule) *sockets {
-	s := &sockets{own: map[object]int{}}
+func newSockets(rules []SocketRule, all bool) *sockets {
+	s := &sockets{all: all, own: map[object]int{}}
 	for _, r := range rules {
 		rule := socketRule{path: r.Path}
 		if r.Pattern != "" {
@@ -191,7 +193,33 @@ func (g *guard) serveConnect(c *call) {
 		g.connectSocket(c, fd, raw, target)
 		return
 	}
-	g.connectSocket(c, fd, raw, -1)
+	to, ok := destination(raw)
+	if !ok || !g.direct.concerns(to) || socketOption(fd, unix.SO_PROTOCOL) != unix.IPPROTO_TCP {
+		g.connectSocket(c, fd, raw, -1)
+		return
+	}
+	g.connectDirect(c, fd, raw, to)
+}
+
+// connectDirect asks before it connects, aside from the guard's own thread.
+func (g *guard) connectDirect(c *call, fd int, raw []byte, to netip.AddrPort) {
+	select {
+	case g.special <- struct{}{}:
+	default:
+		unix.Close(fd)
+		g.listener.answer(c.id, 0, unix.EAGAIN)
+		return
+	}
+	go func() {
+		e := g.direct.admit(to, func() bool { return g.listener.valid(c.id) })
+		<-g.special
+		if e != 0 {
+			unix.Close(fd)
+			g.listener.answer(c.id, 0, e)
+			return
+		}
+		g.connectSocket(c, fd, raw, -1)
+	}()
 }
 
 // socketTarget opens the socket file that a path means for the caller, and
@@ -210,7 +238,7 @@ func (g *guard) socketTarget(c *call, spelled string) (int, unix.Errno) {
 		return -1, unix.ECONNREFUSED
 	}
 	name, e := objectName(fd)
-	if e == 0 && (g.sockets.isOwn(&st) || name != "" && g.sockets.named(name)) {
+	if e == 0 && (g.sockets.all || g.sockets.isOwn(&st) || name != "" && g.sockets.named(name)) {
 		return fd, 0
 	}
 	unix.Close(fd)

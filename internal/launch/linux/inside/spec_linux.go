@@ -30,6 +30,9 @@ type Spec struct {
 	Ports []int
 	// NullFD is a descriptor number that the command finds open on /dev/null.
 	NullFD int
+	// HostPorts are ports of this machine's loopback that may be reached inside
+	// under the same address.
+	HostPorts []int
 	// Sockets are the Unix sockets outside that the command may connect to.
 	Sockets []SocketRule
 	// Limits are set on the command before it runs.
@@ -151,6 +154,11 @@ const (
 	// MessageConnection announces the local port of a connection that srt-init
 	// is about to make for the command.
 	MessageConnection MessageKind = 'C'
+	// MessageAsk asks whether a connection may be tried; MessageVerdict answers.
+	MessageAsk     MessageKind = 'A'
+	MessageVerdict MessageKind = 'Y'
+	// MessageListener carries a listening socket for connections without a proxy.
+	MessageListener MessageKind = 'L'
 	// MessageKill makes srt-init end everything.
 	MessageKill MessageKind = 'K'
 	// MessageExit carries the wait status of the command in two bytes and the

@@ -1,0 +1,189 @@
+package inside
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// direct makes connections without a proxy work: before the command's socket is
+// connected to an address, srt-init asks the host half, and listens on exactly
+// that address. The kernel then completes the connection inside the sandbox, and
+// the host half, which accepts it, sees where the program wanted to go.
+type direct struct {
+	control   int
+	anywhere  bool         // not only the ports of this machine
+	hostPorts map[int]bool // of the loopback
+
+	mu        sync.Mutex
+	listening map[netip.AddrPort]bool
+	waiting   map[uint32]chan bool
+	last      uint32
+}
+
+// maxListening bounds the listeners of one sandbox; each is a socket.
+const maxListening = 4096
+
+func newDirect(control int, s *Spec) *direct {
+	d := &direct{control: control, anywhere: s.Filter.Direct, hostPorts: map[int]bool{}, listening: map[netip.AddrPort]bool{}, waiting: map[uint32]chan bool{}}
+	for _, p := range s.HostPorts {
+		d.hostPorts[p] = true
+	}
+	return d
+}
+
+// concerns reports whether a connection needs help.
+func (d *direct) concerns(to netip.AddrPort) bool {
+	if to.Addr().IsLoopback() || to.Addr().IsUnspecified() {
+		return d.hostPorts[int(to.Port())]
+	}
+	return d.anywhere
+}
+
+// admit gets a connection ready and returns the error number that the program
+// gets; 0 lets it connect.
+func (d *direct) admit(to netip.AddrPort, stillWaiting func() bool) unix.Errno {
+	local := to.Addr().IsLoopback() || to.Addr().IsUnspecified()
+	if to.Port() == namePort && !local {
+		return 0 // name lookups are answered whatever server they are meant for
+	}
+	if local && d.servedInside(to) {
+		return 0
+	}
+	if !d.ask(to, stillWaiting) {
+		if local {
+			return unix.ECONNREFUSED
+		}
+		return unix.ENETUNREACH
+	}
+	return d.listen(to)
+}
+
+// servedInside reports whether a server of the command listens on a port of the
+// loopback: it comes before the one outside.
+func (d *direct) servedInside(to netip.AddrPort) bool {
+	d.mu.Lock()
+	ours := d.listening[to]
+	d.mu.Unlock()
+	if ours {
+		return false
+	}
+	fd, err := listenOn(familyOf(to), sockaddrOf(to))
+	if err == nil {
+		unix.Close(fd)
+	}
+	return errors.Is(err, unix.EADDRINUSE)
+}
+
+// listen makes the listener for an address, once, and hands it out.
+func (d *direct) listen(to netip.AddrPort) unix.Errno {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listening[to] {
+		return 0
+	}
+	if len(d.listening) >= maxListening {
+		return unix.ENOBUFS
+	}
+	fd, err := listenOn(familyOf(to), sockaddrOf(to))
+	if err != nil {
+		return unix.ENETUNREACH // the command listens there itself
+	}
+	defer unix.Close(fd)
+	if err := SendMessage(d.control, MessageListener, nil, fd); err != nil {
+		return unix.ENETDOWN
+	}
+	d.listening[to] = true
+	return 0
+}
+
+// askPoll is how often a waiting question looks whether anybody still waits.
+const askPoll = 200 * time.Millisecond
+
+// ask waits for the host half's answer, which may be a person's.
+func (d *direct) ask(to netip.AddrPort, stillWaiting func() bool) bool {
+	answer := make(chan bool, 1)
+	d.mu.Lock()
+	d.last++
+	id := d.last
+	d.waiting[id] = answer
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		delete(d.waiting, id)
+		d.mu.Unlock()
+	}()
+	body := binary.BigEndian.AppendUint32(nil, id)
+	body = binary.BigEndian.AppendUint16(body, to.Port())
+	if err := SendMessage(d.control, MessageAsk, append(body, to.Addr().AsSlice()...)); err != nil {
+		return false
+	}
+	for {
+		select {
+		case ok := <-answer:
+			return ok
+		case <-time.After(askPoll):
+			if !stillWaiting() {
+				return false
+			}
+		}
+	}
+}
+
+// answered delivers an answer of the host half.
+func (d *direct) answered(body []byte) {
+	if len(body) != 5 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if answer := d.waiting[binary.BigEndian.Uint32(body)]; answer != nil {
+		select {
+		case answer <- body[4] == 1:
+		default: // answered already
+		}
+	}
+}
+
+func familyOf(a netip.AddrPort) int {
+	if a.Addr().Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+func sockaddrOf(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+}
+
+// destination reads the address of a connect(2) as far as a listener could stand
+// for it. Dual-stack sockets write IPv4 addresses in IPv6 form; the kernel
+// connects them to the IPv4 listener.
+func destination(raw []byte) (netip.AddrPort, bool) {
+	address, e := parseSockaddr(raw)
+	if e != 0 || address == nil {
+		return netip.AddrPort{}, false
+	}
+	var to netip.AddrPort
+	switch a := address.(type) {
+	case *unix.SockaddrInet4:
+		to = netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+	case *unix.SockaddrInet6:
+		to = netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port))
+	}
+	if to.Addr().IsUnspecified() { // means this machine
+		loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		if to.Addr().Is6() {
+			loopback = netip.IPv6Loopback()
+		}
+		to = netip.AddrPortFrom(loopback, to.Port())
+	}
+	return to, to.Port() != 0 && !to.Addr().IsMulticast()
+}
