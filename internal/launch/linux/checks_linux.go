@@ -251,18 +251,11 @@ func (d *diagnosis) checkBubblewrap() launch.Check {
 }
 
 func (d *diagnosis) checkGroups() launch.Check {
-	const name, title = "cgroup", "limits by cgroup"
-	const cure = "to limit the memory and processes of everything together, start srt in a cgroup that your user may divide, for example with: systemd-run --user --scope -p Delegate=yes srt ..."
-	g := d.groups
-	switch {
-	case g.dir == "":
-		return outcome(name, title, launch.StateWarning, "no cgroup (version 2) of srt's own can be seen", cure)
-	case g.err != nil:
-		return outcome(name, title, launch.StateWarning, g.dir+" is not this user's: "+g.err.Error(), cure)
-	case len(g.missing) > 0:
-		return outcome(name, title, launch.StateWarning, g.dir+" does not pass on the controllers: "+strings.Join(g.missing, ", "), cure)
+	if d.groups.err != nil {
+		return outcome("cgroup", "limits by cgroup", launch.StateWarning, d.groups.err.Error(),
+			"to limit the memory and processes of everything together, "+groupCure)
 	}
-	return outcome(name, title, launch.StateOK, g.dir+" can be divided", "")
+	return outcome("cgroup", "limits by cgroup", launch.StateOK, "can be made in "+d.groups.dir, "")
 }
 
 func (d *diagnosis) checkProgram() launch.Check {

@@ -141,8 +141,11 @@ func (d *diagnosis) limits(backend string) []string {
 	default:
 		all = append(all, "programs that create namespaces themselves, such as rootless containers and the sandboxes of browsers, need allowNestedUserNamespaces")
 	}
-	if !d.groups.usable() {
-		all = append(all, "without a delegated cgroup, memory and processes can be limited for each process only, not for all together")
+	if d.groups.err != nil {
+		all = append(all, "limits.memory holds for each process, not for all together")
+		if d.uid == 0 || backend == config.BackendLandlock {
+			all = append(all, "limits.processes cannot be enforced")
+		}
 	}
 	return all
 }

@@ -7,13 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
+	"github.com/srt-sandbox/srt/config"
 )
 
 // Facts are what [Diagnose] decides on.
@@ -38,11 +37,11 @@ type landlockFacts struct {
 	err error
 }
 
-// groupFacts are the cgroup that limits could be put in.
+// groupFacts are where the cgroup of a command with limits can be made, or why
+// there is no such place.
 type groupFacts struct {
-	dir     string // empty when no mount of version 2 shows srt's own
-	missing []string
-	err     error // why this user cannot use it
+	dir string
+	err error
 }
 
 type bubblewrapFacts struct {
@@ -59,7 +58,7 @@ func Gather(ctx context.Context, bwrapPath string) *Facts {
 		calls:      probeMountCalls(),
 		seccomp:    probeSeccomp(),
 		landlock:   probeLandlock(),
-		groups:     findGroup(readText("/proc/self/cgroup")),
+		groups:     probeGroup(),
 		bubblewrap: findBubblewrap(ctx, bwrapPath),
 	}
 }
@@ -97,45 +96,19 @@ func probeLandlock() landlockFacts {
 	return landlockFacts{abi: int(v)}
 }
 
-// findGroup looks for a cgroup in which this user may limit memory and
-// processes: srt's own, or the one above it.
-func findGroup(places string) groupFacts {
-	own, found := "", false
-	for line := range strings.Lines(places) {
-		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
-			own, found = path, true
-		}
+// probeGroup makes the cgroup of a command with limits and removes it.
+func probeGroup() groupFacts {
+	h, err := findHierarchy()
+	if err != nil {
+		return groupFacts{err: err}
 	}
-	mounts, err := inside.ReadMounts()
-	i := slices.IndexFunc(mounts, func(m inside.Mount) bool { return m.Type == "cgroup2" })
-	if err != nil || i < 0 || !found || strings.HasPrefix(own, "/..") {
-		return groupFacts{}
+	const plenty = 1 << 30
+	g, err := h.newGroup(config.Limits{Memory: plenty, Processes: plenty >> 10})
+	if err != nil {
+		return groupFacts{err: err}
 	}
-	g := judgeGroup(filepath.Join(mounts[i].Path, own))
-	if own == "/" || g.usable() {
-		return g
-	}
-	if above := judgeGroup(filepath.Dir(g.dir)); above.usable() {
-		return above
-	}
-	return g
-}
-
-func (g *groupFacts) usable() bool { return g.dir != "" && g.err == nil && len(g.missing) == 0 }
-
-// judgeGroup finds what a cgroup lacks for limited ones in it.
-func judgeGroup(dir string) groupFacts {
-	g := groupFacts{dir: dir, err: unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK)}
-	if g.err == nil {
-		g.err = unix.Access(dir, unix.W_OK)
-	}
-	enabled := strings.Fields(readText(filepath.Join(dir, "cgroup.subtree_control")))
-	for _, controller := range []string{"memory", "pids"} {
-		if !slices.Contains(enabled, controller) {
-			g.missing = append(g.missing, controller)
-		}
-	}
-	return g
+	g.remove()
+	return groupFacts{dir: filepath.Dir(g.dir)}
 }
 
 // findBubblewrap asks the bwrap binary for its version.
