@@ -24,11 +24,11 @@ func newLauncher(cfg *config.Config) (launch.Launcher, error) {
 // one that failed, with what to tell the user; nil if they accept none.
 func weakerLauncher(cfg *config.Config, failed error) (launch.Launcher, string) {
 	var start *launch.StartError
-	if cfg.LinuxBackend() != config.BackendAuto || !errors.As(failed, &start) || !lacksNamespaces(start) {
+	if cfg.LinuxBackend() != config.BackendAuto || !errors.As(failed, &start) || !linux.NeedsNamespaces(start.Stage) {
 		return nil, ""
 	}
 	if !cfg.EnableWeakerNestedSandbox {
-		start.Cure = strings.TrimPrefix(start.Cure+"; or set enableWeakerNestedSandbox to true, which lets Landlock confine the command, with weaker isolation", "; ")
+		start.Cure = strings.TrimPrefix(start.Cure+"; or "+linux.CureConsent, "; or ")
 		return nil, ""
 	}
 	note := "namespaces cannot be had here (" + start.Text + "); enableWeakerNestedSandbox lets Landlock confine the command instead"
@@ -36,10 +36,4 @@ func weakerLauncher(cfg *config.Config, failed error) (launch.Launcher, string) 
 		note += ": " + limits
 	}
 	return linux.Landlock{}, note
-}
-
-// lacksNamespaces recognises the stages that a machine without usable
-// namespaces fails at.
-func lacksNamespaces(e *launch.StartError) bool {
-	return e.Stage == "namespaces" || e.Stage == "mount" || e.Stage == "network"
 }

@@ -61,5 +61,9 @@ func (m *messages) failStatus(err error, o *options) int {
 		return command.Status
 	}
 	m.fail(err)
+	var start *srt.StartError
+	if errors.As(err, &start) && start.Stage != "changed" {
+		m.plain("srt doctor says what this machine offers and what to do about what is missing.")
+	}
 	return o.failureStatus
 }

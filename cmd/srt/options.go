@@ -14,6 +14,8 @@ const usage = `Usage:
   srt [options] "COMMAND LINE"               run one argument with blanks as a shell would
   srt [options] -c SCRIPT [ARGUMENT...]      run a script with bash; arguments become $0, $1 ...
   srt config schema                          print the JSON Schema of the settings
+  srt doctor [options]                       say what this machine offers, which backend runs and
+                                             what to do about what is missing (srt doctor --help)
 
 Options (they end at the first word that is not one of them):
   -s, --settings FILE         settings file (default: ~/.srt-settings.json, if it exists)
@@ -53,6 +55,7 @@ type options struct {
 	violationsFD  int
 	controlFD     int
 	failureStatus int
+	json, profile bool // of doctor
 	subcommand    string
 	args          []string
 }
@@ -137,7 +140,7 @@ func setFailureStatus(o *options, v string) error {
 }
 
 // subcommands are recognised as the first word, never after "--".
-var subcommands = map[string]bool{"config": true, "proxy": true, "windows-install": true, "windows-uninstall": true}
+var subcommands = map[string]bool{"config": true, "doctor": true, "proxy": true, "windows-install": true, "windows-uninstall": true}
 
 // parseOptions reads srt's own options up to the first word that is not one.
 // From there on everything belongs to the command, so that arguments which a
@@ -149,7 +152,7 @@ func parseOptions(args []string) (*options, error) {
 			o.args = args[1:]
 			return o, o.check()
 		}
-		used, err := o.parseOne(args)
+		used, err := o.parseOne(flags, args)
 		if err != nil {
 			return o, err
 		}
@@ -165,11 +168,11 @@ func parseOptions(args []string) (*options, error) {
 	return o, o.check()
 }
 
-// parseOne reads the option at the start of args and returns how many words it
+// parseOne reads the known option at the start of args and returns how many words it
 // took, 0 if there is none.
-func (o *options) parseOne(args []string) (int, error) {
+func (o *options) parseOne(known []flag, args []string) (int, error) {
 	word := args[0]
-	for _, f := range flags {
+	for _, f := range known {
 		for _, name := range f.names {
 			switch {
 			case f.set != nil && word == name:

@@ -77,7 +77,7 @@ func runScripts(t *testing.T, uid int) {
 		Dir:           filepath.Join("testdata", "script"),
 		WorkdirRoot:   root,
 		Setup:         func(env *testscript.Env) error { return setupScript(env, uid) },
-		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"noprocess": noProcess},
+		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"noprocess": noProcess, "diagnosis": checkDiagnosis},
 		Condition:     condition,
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 	})

@@ -20,6 +20,8 @@ func runSubcommand(o *options, stdout io.Writer, m *messages) int {
 		}
 		m.plain("Error: unknown use of config; try: srt config schema (or srt -- config ... for a program of that name)")
 		return statusUsage
+	case "doctor":
+		return runDoctor(o, stdout, m)
 	case "proxy":
 		m.plain("Error: this version has no stand-alone proxy (srt -- proxy runs a program of that name)")
 		return statusUsage

@@ -151,13 +151,17 @@ type StartError struct {
 	// Stage is the layer that failed: "namespaces", "mount", "network",
 	// "privileges", "guard", "limits", "changed" or "start".
 	Stage string
-	// Text is what failed, Cure what a person can do about it.
-	Text, Cure string
-	Err        error
+	// Text is what failed, Cause why as far as this machine tells, Cure what a
+	// person can do about it.
+	Text, Cause, Cure string
+	Err               error
 }
 
 func (e *StartError) Error() string {
 	text := "setting up the sandbox (" + e.Stage + "): " + e.Text
+	if e.Cause != "" {
+		text += " (" + e.Cause + ")"
+	}
 	if e.Cure != "" {
 		text += "; " + e.Cure
 	}

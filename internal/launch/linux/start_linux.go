@@ -59,7 +59,7 @@ type process struct {
 func prepare(s launch.Streams) (*process, error) {
 	p, err := startInit(s, inside.Name, namespaceAttributes(s.NewSession))
 	if err != nil {
-		return nil, &launch.StartError{Stage: "namespaces", Text: "creating the namespaces: " + err.Error(), Cure: namespaceCure(err), Err: err}
+		return nil, startError("namespaces", "creating the namespaces: "+err.Error(), err)
 	}
 	return p, nil
 }
@@ -188,7 +188,7 @@ func failure(body []byte) error {
 			return &launch.CommandError{Status: status, Text: text}
 		}
 	}
-	return &launch.StartError{Stage: stage, Text: text, Cure: stageCure(stage, text)}
+	return startError(stage, text, nil)
 }
 
 // Start lends the terminal to the sandbox and lets the command go.
@@ -322,40 +322,4 @@ func (p *process) Close() {
 func (p *process) release() {
 	p.group.remove()
 	unix.Close(p.control)
-}
-
-func namespaceCure(err error) string {
-	switch {
-	case os.Getenv("SANDBOX_RUNTIME") == "1" && errors.Is(err, unix.EPERM):
-		return "this process already runs inside a sandbox, which does not allow another one inside (allowNestedUserNamespaces in the outer settings would)"
-	case errors.Is(err, unix.ENOSPC):
-		return "raise the limit with: sysctl user.max_user_namespaces=15000"
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return fmt.Sprintf("user namespaces are not available to this user: %s", userNamespaceHint())
-	}
-	return ""
-}
-
-// userNamespaceHint reads why the kernel refuses user namespaces, as far as it says.
-func userNamespaceHint() string {
-	for _, k := range []struct{ file, bad, cure string }{
-		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "allow them with an AppArmor profile for this binary, or sysctl kernel.apparmor_restrict_unprivileged_userns=0"},
-		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"},
-		{"/proc/sys/user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=15000"},
-	} {
-		if v, err := os.ReadFile(k.file); err == nil && strings.TrimSpace(string(v)) == k.bad {
-			return k.cure
-		}
-	}
-	if os.Getuid() == 0 {
-		return "as root this needs CAP_SETFCAP in the bounding set; run as an ordinary user, or grant it"
-	}
-	return "in a container, allow clone and unshare of user namespaces in its seccomp and AppArmor profiles"
-}
-
-func stageCure(stage, text string) string {
-	if (stage == "mount" || stage == "network") && (strings.Contains(text, "permission denied") || strings.Contains(text, "operation not permitted")) {
-		return userNamespaceHint()
-	}
-	return ""
 }
