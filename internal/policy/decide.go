@@ -147,8 +147,31 @@ func (p *Policy) decideRemove(d *Decision) {
 	p.decideWrite(d)
 	if d.Errno == "" && (isPlace || p.pins[d.Path]) {
 		d.Errno = "EBUSY"
-		if d.Rule = at.WriteRule; at.View != Host {
+		switch {
+		case !isPlace:
+			d.Rule = p.ruleBelow(d.Path)
+		case at.View != Host:
 			d.Rule = at.Rule
+		default:
+			d.Rule = at.WriteRule
 		}
 	}
+}
+
+// ruleBelow finds what is protected beneath, or behind, a pin.
+func (p *Policy) ruleBelow(pin string) Rule {
+	for _, place := range p.Places {
+		if beneath(pin, place.Path) && place.View != Host {
+			return place.Rule
+		}
+		if beneath(pin, place.Path) && !place.Write {
+			return place.WriteRule
+		}
+	}
+	for _, a := range p.Absent {
+		if within(pin, a.Parent) {
+			return a.Rule
+		}
+	}
+	return builtIn("the way to a protected place")
 }

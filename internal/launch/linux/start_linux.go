@@ -42,7 +42,8 @@ type process struct {
 	control    int
 
 	terminal *terminal
-	group    *group // the command's cgroup, if its limits have one
+	group    *group           // the command's cgroup, if its limits have one
+	refused  map[refusal]bool // reported so far
 	// announced is told the local port of each connection that srt-init makes;
 	// nil where it makes none.
 	announced func(port int)
@@ -269,8 +270,10 @@ func (p *process) event(kind inside.MessageKind, body []byte, fds []int) {
 		if len(body) == 2 && p.announced != nil {
 			p.announced(int(body[0])<<8 | int(body[1]))
 		}
+	case inside.MessageRefused:
+		p.explain(string(body))
 	case inside.MessageViolation:
-		if v, ok := parseViolation(string(body)); ok {
+		if v, ok := parseViolation(string(body)); ok && p.firstRefusal(v.Operation, v.Path) {
 			p.request.Violation(v)
 		}
 	}

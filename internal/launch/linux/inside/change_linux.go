@@ -73,7 +73,10 @@ func (g *guard) unlink(c *call, dirfd int, path uint64, flags int) unix.Errno {
 	}
 	defer at.close()
 	if n, ok := g.guarded(at); ok && exists(at) {
-		return g.refuse(c, "unlink", n, unix.EPERM)
+		if g.rules != nil {
+			return g.refuse(c, "unlink", n, unix.EPERM)
+		}
+		return g.refuse(c, "unlink", n, unix.EBUSY)
 	}
 	if exists(at) {
 		if e := g.judgeName(c, "unlink", at); e != 0 {
@@ -81,7 +84,7 @@ func (g *guard) unlink(c *call, dirfd int, path uint64, flags int) unix.Errno {
 		}
 	}
 	g.sharedMemory.drop(at)
-	return result(unix.Unlinkat(at.dir, at.last(), flags))
+	return g.noted(c, "unlink", at, result(unix.Unlinkat(at.dir, at.last(), flags)))
 }
 
 func (g *guard) truncate(c *call, path uint64, length int64) unix.Errno {

@@ -112,6 +112,9 @@ func TestFilterVerdicts(t *testing.T) {
 		{"plain read", plain, unix.SYS_READ, nil, allow},
 		{"open for reading", plain, unix.SYS_OPENAT, []uint64{0, 0, unix.O_RDONLY}, allow},
 		{"open that may create", plain, unix.SYS_OPENAT, []uint64{0, 0, unix.O_WRONLY | unix.O_CREAT}, notify},
+		{"open for writing", plain, unix.SYS_OPENAT, []uint64{0, 0, high | unix.O_WRONLY}, notify},
+		{"open that truncates", plain, unix.SYS_OPENAT, []uint64{0, 0, unix.O_TRUNC}, notify},
+		{"unlink", plain, unix.SYS_UNLINKAT, nil, notify},
 		{"rename", plain, unix.SYS_RENAMEAT2, nil, notify},
 		{"rename without a guard", FilterOptions{}, unix.SYS_RENAMEAT2, nil, allow},
 	} {

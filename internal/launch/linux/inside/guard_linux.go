@@ -275,6 +275,22 @@ func (g *guard) send(c *call, operation, name, target, rule, cure string) {
 	_ = SendMessage(g.control, MessageViolation, []byte(strings.Join(fields, "\x00")))
 }
 
+// noted passes an error of the kernel on, and tells the host half of those that
+// a mount of the policy may be the reason of.
+func (g *guard) noted(c *call, operation string, at location, e unix.Errno) unix.Errno {
+	if e != unix.EROFS && e != unix.EBUSY && e != unix.EACCES || g.rules != nil || g.sent >= maxViolations {
+		return e
+	}
+	name, unknown := nameOf(at)
+	if unknown != 0 {
+		return e
+	}
+	g.sent++
+	fields := []string{operation, name, strconv.Itoa(c.pid), processName(c.pid)}
+	_ = SendMessage(g.control, MessageRefused, []byte(strings.Join(fields, "\x00")))
+	return e
+}
+
 // processName is what the caller calls itself; it is shown, never trusted.
 func processName(pid int) string {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))

@@ -104,12 +104,11 @@ func fileRules(reads bool) []rule {
 	notify := func(call uintptr, when ...condition) rule {
 		return rule{call: call, when: when, action: unix.SECCOMP_RET_USER_NOTIF}
 	}
-	const changes = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC
 	intent := func(arg int) []condition {
 		if reads {
 			return nil
 		}
-		return []condition{hasAny(arg, changes)}
+		return []condition{hasAny(arg, openChanges)}
 	}
 	rules := []rule{
 		notify(unix.SYS_OPENAT, intent(2)...), notify(unix.SYS_OPENAT2),

@@ -25,13 +25,16 @@ func (g *guard) open(c *call, dirfd int, path uint64, flags int, mode uint32) {
 	o := &opening{g: g, c: c, at: at, flags: flags, mode: mode}
 	fd, e := o.run()
 	if e == errElsewhere {
-		return // another thread answers
+		return // another thread, or the kernel, answers
+	}
+	if e != 0 {
+		g.noted(c, "open", o.at, e)
 	}
 	o.at.close()
 	o.finish(fd, e)
 }
 
-// errElsewhere says that a thread of its own has taken the call over.
+// errElsewhere says that somebody else answers the call.
 const errElsewhere = unix.Errno(0xffff)
 
 // opening is one open that may create its file.
@@ -94,6 +97,10 @@ func (o *opening) attempt() (fd int, again bool, e unix.Errno) {
 			return -1, false, e
 		}
 	}
+	if o.leaveToKernel(&st) {
+		o.g.listener.proceed(o.c.id)
+		return -1, false, errElsewhere
+	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG, unix.S_IFDIR:
 		return o.openPlain()
@@ -105,6 +112,18 @@ func (o *opening) attempt() (fd int, again bool, e unix.Errno) {
 		}
 		return o.openSpecial(st.Mode&unix.S_IFMT == unix.S_IFIFO, isControllingTerminal(&st))
 	}
+}
+
+// leaveToKernel reports whether nothing is gained by opening here. Without
+// O_CREAT no name can appear, whatever the caller changes meanwhile, and mounts
+// hold what exists; devices, and what /proc holds, mean something only to the
+// caller.
+func (o *opening) leaveToKernel(st *unix.Stat_t) bool {
+	if o.g.rules != nil || o.flags&unix.O_CREAT != 0 {
+		return false
+	}
+	kind := st.Mode & unix.S_IFMT
+	return onProc(o.at.dir) || kind != unix.S_IFREG && kind != unix.S_IFDIR && kind != unix.S_IFLNK
 }
 
 // create makes the file. O_EXCL keeps the guard from opening something that

@@ -22,9 +22,9 @@ func (g *guard) makeDir(c *call, dirfd int, path uint64, mode uint32) unix.Errno
 	}
 	e = g.withUmask(c, func() error { return unix.Mkdirat(at.dir, at.last(), mode) })
 	if e == unix.EROFS {
-		return g.creator.makeDir(g, c, at, mode)
+		e = g.creator.makeDir(g, c, at, mode)
 	}
-	return e
+	return g.noted(c, "mkdir", at, e)
 }
 
 func (g *guard) makeNode(c *call, dirfd int, path uint64, mode uint32, dev int) unix.Errno {
@@ -39,7 +39,7 @@ func (g *guard) makeNode(c *call, dirfd int, path uint64, mode uint32, dev int) 
 	if e := g.judgeNew(c, "mknod", at); e != 0 {
 		return e
 	}
-	return g.withUmask(c, func() error { return unix.Mknodat(at.dir, at.last(), mode, dev) })
+	return g.noted(c, "mknod", at, g.withUmask(c, func() error { return unix.Mknodat(at.dir, at.last(), mode, dev) }))
 }
 
 func (g *guard) symlink(c *call, target uint64, dirfd int, path uint64) unix.Errno {
@@ -58,7 +58,7 @@ func (g *guard) symlink(c *call, target uint64, dirfd int, path uint64) unix.Err
 	if e := g.judgeNew(c, "symlink", at); e != 0 {
 		return e
 	}
-	return result(unix.Symlinkat(text, at.dir, at.last()))
+	return g.noted(c, "symlink", at, result(unix.Symlinkat(text, at.dir, at.last())))
 }
 
 func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint64, flags int) unix.Errno {
@@ -82,7 +82,7 @@ func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint
 	if e == unix.EXDEV && follow == 0 {
 		return g.cross(from, to, func(a, b int) error { return unix.Linkat(a, from.last(), b, to.last(), 0) })
 	}
-	return e
+	return g.noted(c, "link", to, e)
 }
 
 // linkSource resolves the existing name of a new hard link. Following a
@@ -151,7 +151,8 @@ func (g *guard) rename(c *call, oldfd int, oldPath uint64, newfd int, newPath ui
 	if e == unix.EXDEV && g.rules == nil {
 		return g.cross(from, to, func(a, b int) error { return unix.Renameat2(a, from.last(), b, to.last(), flags) })
 	}
-	return e
+	g.noted(c, "rename from", from, e)
+	return g.noted(c, "rename", to, e)
 }
 
 func result(err error) unix.Errno {

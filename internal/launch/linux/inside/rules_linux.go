@@ -144,21 +144,21 @@ func limitRules() []rule {
 	}
 }
 
-// guardRules hand the calls that can create a name to srt-init. An open creates
-// only with O_CREAT; openat2(2) has its flags in memory.
+// guardRules hand the calls that create, remove or open for writing to srt-init;
+// openat2(2) has its flags in memory.
 func guardRules() []rule {
 	notify := func(call uintptr, when ...condition) rule {
 		return rule{call: call, when: when, action: unix.SECCOMP_RET_USER_NOTIF}
 	}
 	rules := []rule{
-		notify(unix.SYS_OPENAT, hasAny(2, unix.O_CREAT)),
+		notify(unix.SYS_OPENAT, hasAny(2, openChanges)),
 		notify(unix.SYS_OPENAT2),
 		notify(unix.SYS_MKDIRAT), notify(unix.SYS_MKNODAT), notify(unix.SYS_SYMLINKAT), notify(unix.SYS_LINKAT),
-		notify(unix.SYS_RENAMEAT2), notify(legacyCalls.renameat),
+		notify(unix.SYS_RENAMEAT2), notify(legacyCalls.renameat), notify(unix.SYS_UNLINKAT),
 	}
 	if legacyCalls.present {
 		rules = append(rules,
-			notify(legacyCalls.open, hasAny(1, unix.O_CREAT)), notify(legacyCalls.creat),
+			notify(legacyCalls.open, hasAny(1, openChanges)), notify(legacyCalls.creat), notify(legacyCalls.unlink), notify(legacyCalls.rmdir),
 			notify(legacyCalls.mkdir), notify(legacyCalls.mknod), notify(legacyCalls.symlink), notify(legacyCalls.link), notify(legacyCalls.rename))
 	}
 	return rules

@@ -149,6 +149,9 @@ const (
 	MessageNote MessageKind = 'N'
 	// MessageViolation carries one refused operation.
 	MessageViolation MessageKind = 'V'
+	// MessageRefused carries an operation that a mount refused; the host half
+	// knows whether and why the policy wants that.
+	MessageRefused MessageKind = 'E'
 	// MessageStopped says that the command was stopped by the signal in the first byte.
 	MessageStopped MessageKind = 'T'
 	// MessageConnection announces the local port of a connection that srt-init

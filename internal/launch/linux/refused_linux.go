@@ -1,0 +1,85 @@
+package linux
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/launch"
+	"github.com/srt-sandbox/srt/internal/policy"
+)
+
+// operations are what srt-init calls the operations that a mount can refuse. The
+// second is asked about where the path exists.
+var operations = map[string][2]policy.Op{
+	"open":        {policy.Create, policy.Write},
+	"mkdir":       {policy.Create, policy.Create},
+	"mknod":       {policy.Create, policy.Create},
+	"symlink":     {policy.Create, policy.Create},
+	"link":        {policy.Create, policy.Create},
+	"unlink":      {policy.Remove, policy.Remove},
+	"rename from": {policy.RenameFrom, policy.RenameFrom},
+	"rename":      {policy.RenameTo, policy.RenameTo},
+}
+
+// refusal identifies what was reported.
+type refusal struct{ operation, path string }
+
+// maxRefusals bounds what one run is remembered for.
+const maxRefusals = 2000
+
+// explain reports an operation that a mount refused, if it is the policy that
+// wants that: an error that the caller would have got without a sandbox is no
+// violation. Programs that try again are reported once.
+func (p *process) explain(body string) {
+	f := strings.Split(body, "\x00")
+	if len(f) != 4 {
+		return
+	}
+	operation, name := f[0], f[1]
+	ops, ok := operations[operation]
+	pid, err := strconv.Atoi(f[2])
+	if !ok || err != nil || !path.IsAbs(name) {
+		return
+	}
+	if !hostAllows(operation, name) {
+		return
+	}
+	op := ops[0]
+	if unix.Faccessat(unix.AT_FDCWD, name, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		op = ops[1]
+	}
+	d := p.request.Policy.Decide(op, name)
+	if d.Allow || d.Errno == "EEXIST" || !p.firstRefusal(operation, name) {
+		return
+	}
+	v := launch.Violation{Operation: strings.TrimSuffix(operation, " from"), Path: name, Target: name, Rule: d.Rule.String(), Cure: d.Rule.Cure, PID: pid, Process: f[3]}
+	if d.Rule == (policy.Rule{}) {
+		v.Rule, v.Cure = "filesystem.allowWrite", fmt.Sprintf("add %q to filesystem.allowWrite", path.Dir(name))
+	}
+	p.request.Violation(v)
+}
+
+// firstRefusal reports whether a refusal is new.
+func (p *process) firstRefusal(operation, name string) bool {
+	key := refusal{operation, name}
+	if p.refused[key] || len(p.refused) >= maxRefusals {
+		return false
+	}
+	if p.refused == nil {
+		p.refused = map[refusal]bool{}
+	}
+	p.refused[key] = true
+	return true
+}
+
+// hostAllows reports whether the caller itself could do it.
+func hostAllows(operation, name string) bool {
+	if operation == "open" && unix.Access(name, unix.F_OK) == nil {
+		return unix.Access(name, unix.W_OK) == nil
+	}
+	return unix.Access(path.Dir(name), unix.W_OK) == nil
+}
