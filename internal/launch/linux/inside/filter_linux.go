@@ -37,10 +37,15 @@ type condition struct {
 	value uint32
 	// anyBit makes the condition hold when any bit of mask is set.
 	anyBit bool
+	// high tests the upper half instead: addresses are 64 bits wide.
+	high bool
 }
 
 func equals(arg int, value uint32) condition { return condition{arg: arg, value: value} }
-func hasAny(arg int, mask uint32) condition  { return condition{arg: arg, mask: mask, anyBit: true} }
+func highEquals(arg int, value uint32) condition {
+	return condition{arg: arg, value: value, high: true}
+}
+func hasAny(arg int, mask uint32) condition { return condition{arg: arg, mask: mask, anyBit: true} }
 func maskedEquals(arg int, mask, value uint32) condition {
 	return condition{arg: arg, mask: mask, value: value}
 }
@@ -116,7 +121,11 @@ func compileRule(r rule) []unix.SockFilter {
 }
 
 func compileCondition(c condition, skip uint8) []unix.SockFilter {
-	code := []unix.SockFilter{loadWord(uint32(offsetArgs + 8*c.arg))}
+	offset := uint32(offsetArgs + 8*c.arg)
+	if c.high {
+		offset += 4
+	}
+	code := []unix.SockFilter{loadWord(offset)}
 	var test unix.SockFilter
 	if c.anyBit {
 		test = unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: c.mask, Jf: skip}

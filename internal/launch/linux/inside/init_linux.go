@@ -55,7 +55,14 @@ func (i *initProcess) run() (unix.WaitStatus, error) {
 	if err := i.receiveSpec(); err != nil {
 		return 0, err
 	}
+	streams, err := inspectStreams()
+	if err != nil {
+		return 0, err
+	}
 	if err := i.build(); err != nil {
+		return 0, err
+	}
+	if err := streams.confine(); err != nil {
 		return 0, err
 	}
 	if err := i.awaitGo(); err != nil {
@@ -65,6 +72,7 @@ func (i *initProcess) run() (unix.WaitStatus, error) {
 	if err != nil {
 		return 0, err
 	}
+	defer streams.restore()
 	return i.supervise(pid)
 }
 
@@ -162,7 +170,7 @@ func (i *initProcess) openNetwork() ([]int, error) {
 // awaitGo waits for the host half, and uses the time to get ready for the
 // signals that reach the command's process group.
 func (i *initProcess) awaitGo() error {
-	if err := ignoreGroupSignals(); err != nil {
+	if err := ignoreSignals(); err != nil {
 		return err
 	}
 	kind, _, _, err := ReceiveMessage(i.control)

@@ -46,15 +46,15 @@ func refuse(calls ...uintptr) []rule {
 
 // refusedCalls reach parts of the kernel that no ordinary command needs and
 // that the namespaces do not confine: io_uring performs system calls that no
-// filter sees, keyrings are shared with the host, handles open files without a
-// path.
+// filter sees, keyrings and the kernel's log are shared with the host, handles
+// open files without a path.
 func refusedCalls() []rule {
 	return refuse(
 		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 		unix.SYS_ADD_KEY, unix.SYS_KEYCTL, unix.SYS_REQUEST_KEY,
 		unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
 		unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
-		unix.SYS_OPEN_BY_HANDLE_AT,
+		unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_SYSLOG,
 	)
 }
 
@@ -76,8 +76,7 @@ func namespaceRules() []rule {
 
 // socketRules allow IP sockets, which the network namespace confines, and the
 // netlink protocols that ask about it. Unix sockets reach host daemons through
-// the file system, other families reach hardware or the hypervisor. A datagram
-// pair could be aimed at any socket of the host with sendto(2).
+// the file system, other families reach hardware or the hypervisor.
 func socketRules(unixSockets bool) []rule {
 	allowed := []rule{
 		{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_INET)}, action: unix.SECCOMP_RET_ALLOW},
@@ -90,10 +89,21 @@ func socketRules(unixSockets bool) []rule {
 		allowed = append(allowed, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_UNIX)}, action: unix.SECCOMP_RET_ALLOW})
 	}
 	rules := append(allowed, rule{call: unix.SYS_SOCKET, action: errno(unix.EPERM)})
-	if !unixSockets {
-		rules = append(rules, rule{call: unix.SYS_SOCKETPAIR, when: []condition{maskedEquals(1, socketTypeMask, unix.SOCK_DGRAM)}, action: errno(unix.EPERM)})
+	return append(rules, socketPairRules(unixSockets)...)
+}
+
+// socketPairRules allow the pairs whose ends stay connected to each other. Any
+// other could be aimed at every datagram socket of the host with sendto(2); the
+// kernel makes a datagram pair of SOCK_RAW, too.
+func socketPairRules(unixSockets bool) []rule {
+	pair := func(when ...condition) rule {
+		return rule{call: unix.SYS_SOCKETPAIR, when: append(when, equals(0, unix.AF_UNIX)), action: unix.SECCOMP_RET_ALLOW}
 	}
-	return rules
+	rules := []rule{pair(maskedEquals(1, socketTypeMask, unix.SOCK_STREAM)), pair(maskedEquals(1, socketTypeMask, unix.SOCK_SEQPACKET))}
+	if unixSockets {
+		rules = append(rules, pair())
+	}
+	return append(rules, rule{call: unix.SYS_SOCKETPAIR, action: errno(unix.EPERM)})
 }
 
 // terminalRules refuse the requests that type into a terminal or take it over:
@@ -107,14 +117,20 @@ func terminalRules() []rule {
 	return rules
 }
 
-// initRules keep signals away from srt-init, which is process 1 inside. The
-// kernel already ignores SIGKILL and SIGSTOP for it.
+// initRules keep srt-init, which is process 1 inside, out of reach. The kernel
+// drops the signals that get past the first rule by the number of one of its
+// threads, see ignoreSignals. Resource limits of another process of the same
+// user could be set by any number, so only reading them is left.
 func initRules() []rule {
 	var rules []rule
 	for _, call := range []uintptr{unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO} {
 		rules = append(rules, rule{call: call, when: []condition{equals(0, 1)}, action: errno(unix.EPERM)})
 	}
-	return rules
+	return append(rules,
+		rule{call: unix.SYS_PRLIMIT64, when: []condition{equals(0, 0)}, action: unix.SECCOMP_RET_ALLOW},
+		rule{call: unix.SYS_PRLIMIT64, when: []condition{equals(2, 0), highEquals(2, 0)}, action: unix.SECCOMP_RET_ALLOW},
+		rule{call: unix.SYS_PRLIMIT64, action: errno(unix.EPERM)},
+	)
 }
 
 // guardRules hand the calls that can create a name to srt-init. An open creates
