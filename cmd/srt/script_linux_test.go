@@ -25,10 +25,11 @@ const ordinaryUser = 31337
 func TestMain(m *testing.M) {
 	srt.MaybeExecHelper()
 	testscript.Main(m, map[string]func(){
-		"srt":    main,
-		"as":     runAs,
-		"attack": attack,
-		"probe":  probe,
+		"srt":        main,
+		"as":         runAs,
+		"attack":     attack,
+		"unconfined": unconfined,
+		"probe":      probe,
 	})
 }
 
