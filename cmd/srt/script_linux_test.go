@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 		"as":         runAs,
 		"attack":     attack,
 		"unconfined": unconfined,
+		"serve":      serve,
+		"flood":      flood,
 		"probe":      probe,
 	})
 }
