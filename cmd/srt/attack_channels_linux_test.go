@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -244,5 +246,131 @@ func expect(t *testing.T, out string, refused, succeeded int) {
 	t.Helper()
 	if strings.Count(out, ": refused") != refused || strings.Count(out, ": SUCCEEDED") != succeeded {
 		t.Errorf("wanted %d refused and %d succeeded:\n%s", refused, succeeded, out)
+	}
+}
+
+// A socket on a standard stream that could be connected to something else is in
+// the host's network, and would be a way past the filter.
+func TestInheritedSocketKinds(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	connected, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connected.Close()
+	tcp, err := connected.(*net.TCPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := aimAgain(int(tcp.Fd()), listener.Addr().(*net.TCPAddr).Port); err != nil {
+		t.Errorf("a TCP connection cannot be aimed again, so this test shows nothing: %v", err)
+	}
+	newSocket := func(family, kind int) *os.File {
+		fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return os.NewFile(uintptr(fd), "socket")
+	}
+	half := func(kind int) *os.File {
+		fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := os.NewFile(uintptr(fds[1]), "other")
+		t.Cleanup(func() { other.Close() })
+		return os.NewFile(uintptr(fds[0]), "half")
+	}
+	s := newSandboxed(t, os.Getuid(), workSettings)
+	for _, c := range []struct {
+		name   string
+		socket *os.File
+		good   bool
+	}{
+		{"connected TCP", tcp, false},
+		{"UDP", newSocket(unix.AF_INET, unix.SOCK_DGRAM), false},
+		{"new TCP", newSocket(unix.AF_INET6, unix.SOCK_STREAM), false},
+		{"netlink", newSocket(unix.AF_NETLINK, unix.SOCK_RAW), false},
+		{"new Unix stream", newSocket(unix.AF_UNIX, unix.SOCK_STREAM), false},
+		{"Unix datagram pair", half(unix.SOCK_DGRAM), false},
+		{"Unix stream pair", half(unix.SOCK_STREAM), true},
+		{"Unix packet pair", half(unix.SOCK_SEQPACKET), true},
+	} {
+		cmd := s.command("true")
+		cmd.Stdin = c.socket
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != c.good || !c.good && !strings.Contains(string(out), "pass it through a pipe") {
+			t.Errorf("%s: %v: %s", c.name, err, out)
+		}
+		c.socket.Close()
+	}
+}
+
+// aimAgain takes a TCP connection apart and connects its socket once more.
+func aimAgain(fd, port int) error {
+	unspecified := [16]byte{} // family AF_UNSPEC
+	_, _, e := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&unspecified)), uintptr(len(unspecified)))
+	if e != 0 {
+		return e
+	}
+	if err := unix.SetNonblock(fd, false); err != nil {
+		return err
+	}
+	return unix.Connect(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
+}
+
+// srt-init gets nothing of the caller's environment, which could steer the Go
+// runtime or the dynamic loader; the command gets it.
+func TestInitEnvironment(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may look at srt-init's environment")
+	}
+	s := newSandboxed(t, 0, workSettings)
+	cmd := s.command("-c", `touch up; until test -e seen; do sleep 0.02; done; echo "$GODEBUG $GOTRACEBACK $BASH_ENV $LD_AUDIT"; ls`)
+	cmd.Env = append(cmd.Env, "GODEBUG=madvdontneed=1", "GOTRACEBACK=crash", "BASH_ENV="+s.dir+"/evil", "LD_AUDIT=/nonexistent.so")
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	s.file(filepath.Join(s.dir, "evil"), "echo sourced inside")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { _, err := os.Stat(filepath.Join(s.dir, "up")); return err == nil })
+	children, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, list := range children {
+		pids, _ := os.ReadFile(list)
+		for _, pid := range strings.Fields(string(pids)) {
+			env, err := os.ReadFile("/proc/" + pid + "/environ")
+			if err != nil || string(env) != "GOMAXPROCS=2\x00" {
+				t.Errorf("environment of process %s: %q, %v", pid, env, err)
+			}
+			found++
+		}
+	}
+	s.file(filepath.Join(s.dir, "seen"), "")
+	if err := cmd.Wait(); err != nil || found != 1 {
+		t.Errorf("%v, %d processes", err, found)
+	}
+	if !strings.Contains(out.String(), "madvdontneed=1 crash "+s.dir+"/evil /nonexistent.so") {
+		t.Errorf("the command saw %q", out.String())
+	}
+}
+
+// waitFor waits for a condition with a deadline.
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing happened in time")
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }

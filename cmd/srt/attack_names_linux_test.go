@@ -3,6 +3,9 @@ package main
 import (
 	"errors"
 	"os"
+	"os/exec"
+	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,6 +14,7 @@ import (
 // replaced, moved or shadowed by a renamed ancestor. The settings deny writing
 // to "kept", "deep/er/kept" and the absent "later"; ".git" is a repository.
 var nameTechniques = []technique{
+	{"inner: write below a descriptor", writeBelowDescriptor},
 	{"names: writing", func() error { return open("kept", unix.O_WRONLY) }},
 	{"names: removing", func() error { return unix.Unlink("kept") }},
 	{"names: moving away", func() error { return unix.Rename("kept", "kept2") }},
@@ -30,6 +34,7 @@ var nameTechniques = []technique{
 	{"names: repository configuration", func() error { return replace(".git/config") }},
 	{"names: worktree configuration", func() error { return open(".git/config.worktree", unix.O_WRONLY|unix.O_CREAT) }},
 	{"names: common directory", func() error { return os.Symlink("/tmp", ".git/commondir") }},
+	{"names: from namespaces of its own", fromNamespaces}, // linux 106
 	{"names: absent, by open", func() error { return open("later", unix.O_WRONLY|unix.O_CREAT) }},
 	{"names: absent, by directory", func() error { return unix.Mkdir("later", 0o700) }},
 	{"names: absent, by FIFO", func() error { return unix.Mknod("later", unix.S_IFIFO|0o600, 0) }},
@@ -60,6 +65,44 @@ var nameTechniques = []technique{
 		return unix.Mkdirat(dir, "./later", 0o700)
 	}},
 	{"names: absent, by a moved directory", func() error { return shadow("later") }},
+}
+
+// fromNamespaces holds the repository's directory open, moves the whole tree
+// aside in a user and mount namespace of its own and writes the configuration
+// through the descriptor, where nothing covers it.
+func fromNamespaces() error {
+	dir, err := os.Open(".git")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	cmd := exec.Command("attack", "inner: write below a descriptor")
+	cmd.ExtraFiles = []*os.File{dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	if err == nil && !strings.Contains(string(out), "SUCCEEDED") {
+		err = errors.New(strings.TrimSpace(string(out)))
+	}
+	return err
+}
+
+// writeBelowDescriptor is the inner part of fromNamespaces.
+func writeBelowDescriptor() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	if err := errors.Join(unix.Mount("/", "/mnt", "", unix.MS_BIND|unix.MS_REC, ""), unix.Chdir("/mnt"), unix.PivotRoot(".", ".")); err != nil {
+		return err
+	}
+	fd, err := unix.Openat(3, "config", unix.O_WRONLY, 0)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
 }
 
 func replace(target string) error {

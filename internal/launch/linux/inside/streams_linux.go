@@ -13,7 +13,9 @@ import (
 // for reading can change its mode and open it once more for writing through
 // /proc/self/fd. So a directory is refused, and a file that the caller opened
 // for reading is opened again in the sandbox's own tree, where the policy holds.
-// Files opened for writing, pipes, sockets and devices are the caller's gift.
+// Sockets are checked in the same spirit: one that can be aimed elsewhere lives in
+// the host's network, past every filter; a connected Unix socket cannot. Files
+// opened for writing, pipes and devices are the caller's gift.
 
 // streams are the standard streams that need a replacement.
 type streams []stream
@@ -42,22 +44,58 @@ func inspectStreams() (streams, error) {
 		if err != nil {
 			continue // a closed stream leads nowhere
 		}
-		kind := s.stat.Mode & unix.S_IFMT
-		if kind == unix.S_IFREG && (flags&unix.O_ACCMODE != unix.O_RDONLY && flags&unix.O_PATH == 0 || s.stat.Nlink == 0) {
-			continue
+		replace, err := s.inspect(flags)
+		if err != nil {
+			return nil, err
 		}
-		if kind != unix.S_IFREG && kind != unix.S_IFDIR && kind != unix.S_IFBLK {
-			continue
+		if replace {
+			all = append(all, s)
 		}
-		if s.path, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil {
-			return nil, fmt.Errorf("looking at %s: %w", streamNames[fd], err)
-		}
-		if kind == unix.S_IFDIR {
-			return nil, fmt.Errorf("passing %s on: it is the directory %s, through which the command could write past every rule; redirect it from something else", streamNames[fd], s.path)
-		}
-		all = append(all, s)
 	}
 	return all, nil
+}
+
+// inspect reports whether the stream must be replaced, or why it cannot be
+// passed on.
+func (s *stream) inspect(flags int) (replace bool, err error) {
+	name := streamNames[s.fd]
+	switch s.stat.Mode & unix.S_IFMT {
+	case unix.S_IFSOCK:
+		if !staysConnected(s.fd) {
+			return false, fmt.Errorf("passing %s on: it is a socket that the command could connect to anything; pass it through a pipe", name)
+		}
+		return false, nil
+	case unix.S_IFREG:
+		readable := flags&unix.O_ACCMODE == unix.O_RDONLY || flags&unix.O_PATH != 0
+		if !readable || s.stat.Nlink == 0 {
+			return false, nil
+		}
+	case unix.S_IFDIR, unix.S_IFBLK:
+	default:
+		return false, nil
+	}
+	if s.path, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", s.fd)); err != nil {
+		return false, fmt.Errorf("looking at %s: %w", name, err)
+	}
+	if s.stat.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return false, fmt.Errorf("passing %s on: it is the directory %s, through which the command could write past every rule; redirect it from something else", name, s.path)
+	}
+	return true, nil
+}
+
+// staysConnected reports whether a socket is bound to its other end for good. A
+// TCP connection is not: connect(2) can end it and begin another.
+func staysConnected(fd int) bool {
+	family, err1 := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	kind, err2 := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err1 != nil || err2 != nil || family != unix.AF_UNIX || kind != unix.SOCK_STREAM && kind != unix.SOCK_SEQPACKET {
+		return false
+	}
+	if listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err == nil && listening != 0 {
+		return true
+	}
+	_, err := unix.Getpeername(fd)
+	return err == nil
 }
 
 // confine replaces the streams by the same files in the finished sandbox.
