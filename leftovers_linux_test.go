@@ -24,7 +24,10 @@ func TestNothingIsLeft(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	const runs, parallel = 2000, 4
+	runs, parallel := 2000, 4
+	if raceEnabled {
+		runs, parallel = 60, 8
+	}
 	w := newLeftoverWatch(t)
 	plain := newSandbox(t, nil)
 	strict := newSandbox(t, func(c *config.Config) {
