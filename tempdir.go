@@ -3,6 +3,7 @@ package srt
 import (
 	"crypto/rand"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,16 +56,25 @@ func removeTree(path string) error {
 	if os.RemoveAll(path) == nil {
 		return nil
 	}
-	err := filepath.WalkDir(path, func(p string, d os.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(p, 0o700)
-		}
-		return nil
-	})
+	// Another command that may write here could exchange a directory with a link
+	// to anywhere just before its mode is changed. No link leads out of a root.
+	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(path)
+	defer root.Close()
+	openDirectories(root, filepath.Base(path))
+	return root.RemoveAll(filepath.Base(path))
+}
+
+// openDirectories gives its user every right to a tree's directories.
+func openDirectories(root *os.Root, name string) {
+	_ = fs.WalkDir(root.FS(), name, func(p string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = root.Chmod(p, 0o700)
+		}
+		return nil
+	})
 }
 
 // collectTempDirs removes what runs left behind that were killed together with

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -314,12 +315,19 @@ func raceName() error {
 	return unix.EPERM
 }
 
-// attack tries every technique and prints what came of it.
+// attack tries the techniques of this file, or those of all files whose names
+// begin as the arguments do, and prints what came of it.
 func attack() {
-	for _, a := range techniques {
-		if len(os.Args) > 1 && !strings.HasPrefix(a.name, os.Args[1]) {
+	all := techniques
+	if len(os.Args) > 1 {
+		all = slices.Concat(all, fileTechniques, nameTechniques, metadataTechniques, readTechniques, processTechniques, kernelTechniques, socketTechniques)
+	}
+	for _, a := range all {
+		begins := func(start string) bool { return strings.HasPrefix(a.name, start) }
+		if len(os.Args) > 1 && !slices.ContainsFunc(os.Args[1:], begins) {
 			continue
 		}
+		freshTree()
 		if err := a.try(); err != nil {
 			fmt.Printf("%s: refused (%v)\n", a.name, err)
 		} else {

@@ -26,11 +26,14 @@ const ordinaryUser = 31337
 func TestMain(m *testing.M) {
 	srt.MaybeExecHelper()
 	testscript.Main(m, map[string]func(){
-		"srt":       main,
-		"as":        runAs,
-		"container": container,
-		"attack":    attack,
-		"probe":     probe,
+		"srt":        main,
+		"as":         runAs,
+		"container":  container,
+		"attack":     attack,
+		"probe":      probe,
+		"unconfined": unconfined,
+		"serve":      serve,
+		"flood":      flood,
 	})
 }
 

@@ -244,6 +244,17 @@ func (g *guard) guarded(at location) (GuardedName, bool) {
 	return GuardedName{}, false
 }
 
+// held reports whether a protected object still has its mount, which answers for
+// it better than the guard could.
+func held(n GuardedName, at location) bool {
+	if !n.Exists {
+		return false
+	}
+	var dir, name unix.Statx_t
+	return unix.Statx(at.dir, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &dir) == nil &&
+		unix.Statx(at.dir, at.name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &name) == nil && dir.Mnt_id != name.Mnt_id
+}
+
 // refuse reports the attempt and returns its error number. A name that has an
 // object keeps the error of the mount that protects it; a missing one is "not
 // permitted", which no kernel rule about mounts would say.

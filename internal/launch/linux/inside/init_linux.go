@@ -71,7 +71,14 @@ func (i *initProcess) run() (ending, error) {
 	if err := i.receiveSpec(); err != nil {
 		return ending{}, err
 	}
+	streams, err := inspectStreams()
+	if err != nil {
+		return ending{}, err
+	}
 	if err := i.build(); err != nil {
+		return ending{}, err
+	}
+	if err := streams.confine(); err != nil {
 		return ending{}, err
 	}
 	if err := i.awaitGo(); err != nil {
@@ -81,6 +88,7 @@ func (i *initProcess) run() (ending, error) {
 	if err != nil {
 		return ending{}, err
 	}
+	defer streams.restore()
 	return i.supervise(pid)
 }
 
@@ -191,7 +199,7 @@ func (i *initProcess) openNetwork() ([]int, error) {
 // awaitGo waits for the host half, and uses the time to get ready for the
 // signals that reach the command's process group.
 func (i *initProcess) awaitGo() error {
-	if err := ignoreGroupSignals(); err != nil {
+	if err := ignoreSignals(); err != nil {
 		return err
 	}
 	kind, _, _, err := ReceiveMessage(i.control)

@@ -44,6 +44,10 @@ func (i *initProcess) runLandlock() (ending, error) {
 	if err := i.receiveSpec(); err != nil {
 		return ending{}, err
 	}
+	// Files on the standard streams need no replacement: the guard judges each use.
+	if _, err := inspectStreams(); err != nil {
+		return ending{}, err
+	}
 	if i.spec.Landlock == nil {
 		return ending{}, errors.New("receiving the launch spec: it is for another backend")
 	}
@@ -61,6 +65,11 @@ func (i *initProcess) runLandlock() (ending, error) {
 	detachStreams()
 	return i.supervise(pid)
 }
+
+// groupSignals are the signals that a terminal, a shell or srt itself sends to
+// the command's process group.
+var groupSignals = []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
+	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR, unix.SIGPIPE}
 
 // swallowSignals keeps srt-init alive when the terminal signals the command's
 // process group, which it shares. What the caller ignores stays ignored, for the

@@ -16,8 +16,7 @@ type landlockFilter struct {
 }
 
 // landlockRules close what namespaces would: sockets other than TCP, System V
-// and POSIX queues of the host, the limits of other processes. What Landlock
-// cannot decide is handed to srt-init.
+// and POSIX queues of the host. What Landlock cannot decide is handed to srt-init.
 func landlockRules(f *landlockFilter) []rule {
 	rules := tcpRules(f)
 	rules = append(rules, refuse(
@@ -25,8 +24,6 @@ func landlockRules(f *landlockFilter) []rule {
 		unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
 	)...)
 	rules = append(rules,
-		rule{call: unix.SYS_PRLIMIT64, when: []condition{equals(0, 0)}, action: unix.SECCOMP_RET_ALLOW},
-		rule{call: unix.SYS_PRLIMIT64, action: errno(unix.EPERM)},
 		rule{call: unix.SYS_SETPRIORITY, when: []condition{equals(1, 0)}, action: unix.SECCOMP_RET_ALLOW},
 		rule{call: unix.SYS_SETPRIORITY, action: errno(unix.EPERM)},
 	)
@@ -53,10 +50,6 @@ func tcpRules(f *landlockFilter) []rule {
 	}
 	if f.unixSockets {
 		rules = append(rules, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_UNIX)}, action: unix.SECCOMP_RET_ALLOW})
-	} else {
-		for _, kind := range []uint32{unix.SOCK_DGRAM, unix.SOCK_RAW} {
-			rules = append(rules, rule{call: unix.SYS_SOCKETPAIR, when: []condition{maskedEquals(1, socketTypeMask, kind)}, action: errno(unix.EPERM)})
-		}
 	}
 	rules = append(rules, rule{call: unix.SYS_SOCKET, action: errno(unix.EPERM)},
 		rule{call: unix.SYS_CONNECT, action: unix.SECCOMP_RET_USER_NOTIF},

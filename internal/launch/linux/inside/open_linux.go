@@ -60,7 +60,7 @@ func (o *opening) finish(fd int, e unix.Errno) {
 // look saw and starts over when that is no longer true.
 func (o *opening) run() (int, unix.Errno) {
 	for range openRetries {
-		if n, ok := o.g.guarded(o.at); ok {
+		if n, ok := o.g.guarded(o.at); ok && !held(n, o.at) {
 			if e := o.refused(n); e != 0 {
 				return -1, e
 			}

@@ -11,7 +11,10 @@ import (
 // kernelSettings are the parts of /proc that change the whole machine. They
 // belong to uid 0, and a sandbox of uid 0 is that uid for every check on file
 // ownership, so they are read-only for everybody.
-var kernelSettings = [...]string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/scsi", "/proc/fs"}
+var kernelSettings = [...]string{
+	"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/acpi", "/proc/scsi", "/proc/fs", "/proc/driver", "/proc/asound",
+	"/proc/dynamic_debug", "/proc/pressure", "/proc/mtrr", "/proc/slabinfo", "/proc/latency_stats", "/proc/lock_stat",
+}
 
 // mountProc mounts the /proc of the sandbox's own PID namespace.
 func mountProc() error {

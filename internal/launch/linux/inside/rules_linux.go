@@ -28,13 +28,14 @@ func filterRules(o FilterOptions) []rule {
 	if !o.NestedNamespaces {
 		rules = append(rules, namespaceRules()...)
 	}
+	rules = append(rules, socketPairRules(o.UnixSockets)...)
 	if o.Landlock == nil {
 		rules = append(rules, socketRules(o.UnixSockets)...)
 		if !o.UnixSockets || o.Direct {
 			rules = append(rules, rule{call: unix.SYS_CONNECT, action: unix.SECCOMP_RET_USER_NOTIF})
 		}
-		rules = append(rules, limitRules()...)
 	}
+	rules = append(rules, limitRules()...)
 	rules = append(rules, terminalRules()...)
 	rules = append(rules, initRules()...)
 	switch {
@@ -56,15 +57,15 @@ func refuse(calls ...uintptr) []rule {
 
 // refusedCalls reach parts of the kernel that no ordinary command needs and
 // that the namespaces do not confine: io_uring performs system calls that no
-// filter sees, keyrings are shared with the host, handles open files without a
-// path.
+// filter sees, keyrings and the kernel's log are shared with the host, handles
+// open files without a path.
 func refusedCalls() []rule {
 	return refuse(
 		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 		unix.SYS_ADD_KEY, unix.SYS_KEYCTL, unix.SYS_REQUEST_KEY,
 		unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
 		unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
-		unix.SYS_OPEN_BY_HANDLE_AT,
+		unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_SYSLOG,
 	)
 }
 
@@ -105,10 +106,21 @@ func socketRules(unixSockets bool) []rule {
 	for _, kind := range []uint32{unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
 		allowed = append(allowed, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_UNIX), maskedEquals(1, socketTypeMask, kind)}, action: unix.SECCOMP_RET_ALLOW})
 	}
-	for _, kind := range []uint32{unix.SOCK_DGRAM, unix.SOCK_RAW} {
-		allowed = append(allowed, rule{call: unix.SYS_SOCKETPAIR, when: []condition{maskedEquals(1, socketTypeMask, kind)}, action: errno(unix.EPERM)})
-	}
 	return append(allowed, refused, rule{call: unix.SYS_BIND, action: unix.SECCOMP_RET_USER_NOTIF})
+}
+
+// socketPairRules allow the pairs whose ends stay connected to each other. Any
+// other could be aimed at every datagram socket of the host with sendto(2); the
+// kernel makes a datagram pair of SOCK_RAW, too.
+func socketPairRules(unixSockets bool) []rule {
+	pair := func(when ...condition) rule {
+		return rule{call: unix.SYS_SOCKETPAIR, when: append(when, equals(0, unix.AF_UNIX)), action: unix.SECCOMP_RET_ALLOW}
+	}
+	rules := []rule{pair(maskedEquals(1, socketTypeMask, unix.SOCK_STREAM)), pair(maskedEquals(1, socketTypeMask, unix.SOCK_SEQPACKET))}
+	if unixSockets {
+		rules = append(rules, pair())
+	}
+	return append(rules, rule{call: unix.SYS_SOCKETPAIR, action: errno(unix.EPERM)})
 }
 
 // terminalRules refuse the requests that type into a terminal or take it over:
@@ -122,8 +134,9 @@ func terminalRules() []rule {
 	return rules
 }
 
-// initRules keep signals and limits away from srt-init, which is process 1 inside. The
-// kernel already ignores SIGKILL and SIGSTOP for it.
+// initRules keep signals away from srt-init, which is process 1 inside. The
+// kernel drops those that get past these rules by the number of one of its
+// threads, see ignoreSignals.
 func initRules() []rule {
 	var rules []rule
 	for _, call := range []uintptr{unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO} {

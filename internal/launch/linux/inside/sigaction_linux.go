@@ -7,12 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupSignals are the signals that a terminal, a shell or srt itself sends to
-// the command's process group, which process 1 shares so that the terminal
-// treats both as one job.
-var groupSignals = []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
-	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR, unix.SIGPIPE}
-
 // kernelSigaction mirrors the struct that rt_sigaction(2) takes on amd64 and
 // arm64.
 type kernelSigaction struct {
@@ -27,15 +21,24 @@ const (
 	ignoreAction  = 1 // SIG_IGN
 )
 
-// ignoreGroupSignals keeps process 1 alive: the kernel drops every signal that
-// process 1 of a PID namespace has no handler for, whoever sends it, see
-// pid_namespaces(7). So the runtime's handlers are taken away. What the caller
-// ignores stays ignored, for the command inherits that.
-func ignoreGroupSignals() error {
-	for _, s := range groupSignals {
+// ignoreSignals keeps process 1 alive: the kernel drops every signal that
+// process 1 of a PID namespace has no handler for, whoever inside sends it and
+// by whatever call, see pid_namespaces(7). So the runtime's handlers are taken
+// away, those for signals that a terminal, a shell or srt itself sends to the
+// command's process group, which process 1 shares, and those for faults, which
+// the command could send to end its supervisor. A real fault still ends it. What
+// the caller ignores stays ignored, for the command inherits that.
+func ignoreSignals() error {
+	for s := unix.SIGHUP; s <= unix.SIGSYS; s++ {
+		switch s {
+		case unix.SIGKILL, unix.SIGSTOP: // have no handlers
+			continue
+		case unix.SIGCHLD, unix.SIGURG: // the runtime's own, which do nothing harmful
+			continue
+		}
 		var current, plain kernelSigaction
 		err := sigaction(s, nil, &current)
-		if err == nil && current.handler != ignoreAction {
+		if err == nil && current.handler > ignoreAction {
 			plain.handler = defaultAction
 			err = sigaction(s, &plain, nil)
 		}

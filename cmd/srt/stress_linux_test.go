@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// serve is the script command "serve [PORT]": it answers everybody who connects
+// to that port of 127.0.0.1 with one line.
+func serve() {
+	port := "8099"
+	if len(os.Args) > 1 {
+		port = os.Args[1]
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "serve:", err)
+		os.Exit(1)
+	}
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		fmt.Fprintln(conn, "served")
+		conn.Close()
+	}
+}
+
+// flood is the script command "flood KIND COUNT": it does one thing very often.
+func flood() {
+	count, _ := strconv.Atoi(os.Args[2])
+	done := map[string]func(int) int{"tunnels": tunnels, "silence": silence, "refusals": refusals, "files": files, "hosts": hosts}[os.Args[1]](count)
+	fmt.Println(done)
+}
+
+// tunnels opens connections through the proxy at the same time and counts those
+// through which a line came back.
+func tunnels(count int) int {
+	var good atomic.Int32
+	var wait sync.WaitGroup
+	for i := range count {
+		wait.Go(func() {
+			conn, err := net.Dial("tcp", "127.0.0.1:3128")
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\n", os.Getenv("ECHO"))
+			r := bufio.NewReader(conn)
+			status, _ := r.ReadString('\n')
+			for line := status; line != "\r\n" && line != ""; line, _ = r.ReadString('\n') {
+			}
+			fmt.Fprintln(conn, i)
+			if answer, _ := r.ReadString('\n'); strings.Contains(status, " 200 ") && answer == fmt.Sprintln(i) {
+				good.Add(1)
+			}
+		})
+	}
+	wait.Wait()
+	return int(good.Load())
+}
+
+// silence opens connections to the proxies and says nothing on them.
+func silence(count int) int {
+	good := 0
+	for i := range count {
+		if _, err := net.Dial("tcp", []string{"127.0.0.1:3128", "127.0.0.1:1080"}[i%2]); err == nil {
+			good++
+		}
+	}
+	return good
+}
+
+// refusals tries what the guard refuses and reports.
+func refusals(count int) int {
+	refused := 0
+	for range count {
+		if os.Mkdir(".bashrc", 0o700) != nil {
+			refused++
+		}
+	}
+	return refused
+}
+
+// hosts asks for hosts that are not allowed.
+func hosts(count int) int {
+	refused := 0
+	for i := range count {
+		conn, err := net.Dial("tcp", "127.0.0.1:3128")
+		if err != nil {
+			continue
+		}
+		fmt.Fprintf(conn, "CONNECT h%d.invalid:443 HTTP/1.1\r\nHost: x\r\n\r\n", i)
+		if status, _ := bufio.NewReader(conn).ReadString('\n'); strings.Contains(status, "403") {
+			refused++
+		}
+		conn.Close()
+	}
+	return refused
+}
+
+// files has processes make and remove files at the same time, a call for the
+// guard each.
+func files(count int) int {
+	good := make(chan bool)
+	for i := range count {
+		go func() {
+			good <- exec.Command("bash", "-c", fmt.Sprintf("for k in {1..10}; do echo x > f%[1]d.$k && mv f%[1]d.$k g%[1]d.$k && rm g%[1]d.$k || exit 1; done", i)).Run() == nil
+		}()
+	}
+	sum := 0
+	for range count {
+		if <-good {
+			sum++
+		}
+	}
+	return sum
+}
+
+// Whatever a command does often, srt survives it with little memory, refuses
+// what it refuses, and ends when the command does.
+func TestFloods(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
+	echo := echoServer(t)
+	s := newSandboxed(t, os.Getuid(), `{"network":{"allowedDomains":["127.0.0.1"],"deniedDomains":[]},"filesystem":{"denyRead":[],"allowWrite":["."],"denyWrite":[]}}`)
+	for _, f := range []struct {
+		kind  string
+		count int
+	}{
+		{"tunnels", 500}, // linux 122
+		{"silence", 2000},
+		{"refusals", 20_000},
+		{"hosts", 2000},
+		{"files", 200},
+	} {
+		if raceEnabled {
+			f.count /= 20
+		}
+		t.Run(f.kind, func(t *testing.T) {
+			cmd := s.command("--violations", "json", s.program("flood"), f.kind, strconv.Itoa(f.count))
+			cmd.Env = append(cmd.Env, "ECHO="+echo)
+			out := s.bounded(cmd)
+			if strings.TrimSpace(out) != strconv.Itoa(f.count) {
+				t.Errorf("%d expected: %s", f.count, out)
+			}
+		})
+	}
+	if left := s.leftovers(); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// echoServer listens on the host's loopback.
+func echoServer(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(conn, conn)
+				conn.Close()
+			}()
+		}
+	}()
+	return ln.Addr().String()
+}
+
+// maxResident is how much memory srt may take, in KiB. The number that the kernel
+// gives covers every process of the sandbox, each on its own.
+const maxResident = 100 << 10
+
+// bounded runs srt within a minute and looks at its memory.
+func (s *sandboxed) bounded(cmd *exec.Cmd) string {
+	s.t.Helper()
+	var out strings.Builder
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &said
+	cmd.Cancel, cmd.WaitDelay = nil, 0
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	stop := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer stop.Stop()
+	if err := cmd.Wait(); err != nil {
+		s.t.Errorf("%v: %.2000s", err, said.String())
+	}
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && usage.Maxrss > maxResident && !raceEnabled {
+		s.t.Errorf("%d KiB resident", usage.Maxrss)
+	}
+	return out.String()
+}
+
+// Long argument lists and directories with very many names are no trouble.
+func TestLargeInput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes a hundred thousand files")
+	}
+	s := newSandboxed(t, os.Getuid(), `{"network":{"allowedDomains":[],"deniedDomains":[]},"filesystem":{"denyRead":["**/*.key"],"allowWrite":["."],"denyWrite":["d/*.cfg"]}}`)
+	argument := strings.Repeat("x", 120_000)
+	out := s.bounded(s.command("bash", "-c", `echo $# ${#1} ${#10}`, "name", argument, argument, argument, argument, argument, argument, argument, argument, argument, argument))
+	if out != "10 120000 120000\n" {
+		t.Errorf("arguments: %q", out)
+	}
+	if err := os.Mkdir(filepath.Join(s.dir, "d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100_000 {
+		name := fmt.Sprintf("d/%d", i)
+		if i%20_000 == 0 {
+			name += ".key"
+		}
+		f, err := os.Create(filepath.Join(s.dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	out = s.bounded(s.command("-c", "cat d/*.key 2>&1 | grep -c 'Permission denied'; ls d | wc -l"))
+	if out != "5\n100000\n" {
+		t.Errorf("a full directory: %q", out)
+	}
+}

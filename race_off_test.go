@@ -1,0 +1,5 @@
+//go:build !race
+
+package srt
+
+const raceEnabled = false

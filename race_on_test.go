@@ -1,0 +1,6 @@
+//go:build race
+
+package srt
+
+// raceEnabled says that each process takes a second to end; see GORACE.
+const raceEnabled = true
