@@ -351,8 +351,12 @@ func newSandboxed(t *testing.T, uid int, settings string) *sandboxed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The test binary is srt when it is called by that name.
-	if err := os.WriteFile(s.binary, data, 0o755); err != nil {
+	// The test binary is srt when it is called by that name. A process started
+	// meanwhile by another test would hold the file open and keep it from running.
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(s.binary, data, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range []string{s.dir, s.home, s.tmp} {

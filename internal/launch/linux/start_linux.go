@@ -37,12 +37,14 @@ type process struct {
 	newSession bool
 	control    int
 
-	terminal *terminal
-	exited   chan struct{} // closed when srt-init was reaped
+	interactive bool // input and output are the controlling terminal
+	terminal    *terminal
+	exited      chan struct{} // closed when srt-init was reaped
 
-	mu     sync.Mutex
-	gone   bool
-	status syscall.WaitStatus // of srt-init
+	mu        sync.Mutex
+	gone      bool
+	stopAsked bool               // SIGTSTP was passed on, its effect not yet seen
+	status    syscall.WaitStatus // of srt-init
 }
 
 // prepare creates the namespaces and starts srt-init in them.
@@ -60,6 +62,7 @@ func prepare(s launch.Streams) (*process, error) {
 		return nil, &launch.StartError{Stage: "namespaces", Text: "creating the namespaces: " + err.Error(), Cure: namespaceCure(err), Err: err}
 	}
 	p := &process{pid: pid, newSession: s.NewSession, control: fds[0], exited: make(chan struct{})}
+	p.interactive = !s.NewSession && interactive(s.Stdio[0], s.Stdio[1])
 	go p.reap()
 	return p, nil
 }
@@ -172,18 +175,17 @@ func listenersOf(fds []int) ([]net.Listener, error) {
 
 // Start lends the terminal to the sandbox and lets the command go.
 func (p *process) Start() error {
-	p.terminal = takeTerminal(p)
-	p.terminal.foreground()
+	p.terminal = newTerminal(p)
 	if err := inside.SendMessage(p.control, inside.MessageGo, nil); err != nil {
-		p.terminal.release()
+		p.terminal.release(launch.Status{})
 		return p.lost(context.Background(), err)
 	}
 	return nil
 }
 
 // Wait reads what srt-init reports until the command's end. It may be called once.
-func (p *process) Wait() (launch.Status, error) {
-	defer p.terminal.release()
+func (p *process) Wait() (status launch.Status, err error) {
+	defer func() { p.terminal.release(status) }()
 	for {
 		kind, body, _, err := inside.ReceiveMessage(p.control)
 		if err != nil {
@@ -224,7 +226,7 @@ func (p *process) event(kind inside.MessageKind, body []byte) {
 	case inside.MessageNote:
 		p.request.Note(string(body))
 	case inside.MessageStopped:
-		p.terminal.stopped(p, syscall.Signal(body[0]))
+		p.stopped(syscall.Signal(body[0]), body[1] == 1)
 	case inside.MessageViolation:
 		if v, ok := parseViolation(string(body)); ok {
 			p.request.Violation(v)
@@ -241,6 +243,15 @@ func parseViolation(body string) (launch.Violation, bool) {
 	return launch.Violation{Operation: f[0], Path: f[1], Target: f[2], Rule: f[3], Cure: f[4], PID: pid, Process: f[6]}, err == nil
 }
 
+// stopped answers a stop of the command.
+func (p *process) stopped(s syscall.Signal, ownGroup bool) {
+	p.mu.Lock()
+	asked := p.stopAsked
+	p.stopAsked = false
+	p.mu.Unlock()
+	p.terminal.stopped(s, asked, ownGroup)
+}
+
 // Signal sends a signal to the command and the processes in its group, as a
 // terminal would.
 func (p *process) Signal(s os.Signal) error {
@@ -252,6 +263,21 @@ func (p *process) Signal(s os.Signal) error {
 	defer p.mu.Unlock()
 	if p.gone {
 		return os.ErrProcessDone
+	}
+	switch number {
+	case unix.SIGTSTP:
+		p.stopAsked = true
+		if p.newSession {
+			number = unix.SIGSTOP // the kernel ignores SIGTSTP in a session without a shell
+		}
+	case unix.SIGCONT:
+		p.stopAsked = false
+	}
+	// A command that left this group for one of its own, as a shell does on a
+	// terminal, is known to srt-init alone.
+	_ = inside.SendMessage(p.control, inside.MessageSignal, []byte{byte(number)})
+	if number == unix.SIGSTOP {
+		return nil // from out here it would stop srt-init as well
 	}
 	// srt-init leads the group and is not reaped yet, so the number is still its own.
 	return unix.Kill(-p.pid, number)

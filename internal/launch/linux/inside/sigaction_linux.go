@@ -13,19 +13,23 @@ import (
 var groupSignals = []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
 	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGVTALRM, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGIO, unix.SIGPWR, unix.SIGPIPE}
 
-// kernelSigaction mirrors the struct that rt_sigaction(2) takes on amd64 and
-// arm64.
-type kernelSigaction struct {
+// Disposition is what the kernel does with a signal for this process. It mirrors
+// the struct that rt_sigaction(2) takes on amd64 and arm64.
+type Disposition struct {
 	handler  uintptr
 	flags    uint64
 	restorer uintptr
 	mask     uint64
 }
 
-const (
-	defaultAction = 0 // SIG_DFL
-	ignoreAction  = 1 // SIG_IGN
+// The dispositions that have no handler.
+var (
+	DefaultAction = Disposition{handler: 0} // SIG_DFL
+	IgnoreAction  = Disposition{handler: 1} // SIG_IGN
 )
+
+// Ignores reports whether the kernel drops the signal.
+func (d Disposition) Ignores() bool { return d.handler == IgnoreAction.handler }
 
 // ignoreGroupSignals keeps process 1 alive: the kernel drops every signal that
 // process 1 of a PID namespace has no handler for, whoever sends it, see
@@ -33,11 +37,9 @@ const (
 // ignores stays ignored, for the command inherits that.
 func ignoreGroupSignals() error {
 	for _, s := range groupSignals {
-		var current, plain kernelSigaction
-		err := sigaction(s, nil, &current)
-		if err == nil && current.handler != ignoreAction {
-			plain.handler = defaultAction
-			err = sigaction(s, &plain, nil)
+		current, err := GetDisposition(s)
+		if err == nil && !current.Ignores() {
+			err = SetDisposition(s, DefaultAction)
 		}
 		if err != nil {
 			return fmt.Errorf("taking the handler of %s away: %w", unix.SignalName(s), err)
@@ -46,7 +48,18 @@ func ignoreGroupSignals() error {
 	return nil
 }
 
-func sigaction(s unix.Signal, set, get *kernelSigaction) error {
+// GetDisposition reads a disposition past the Go runtime.
+func GetDisposition(s unix.Signal) (Disposition, error) {
+	var d Disposition
+	err := sigaction(s, nil, &d)
+	return d, err
+}
+
+// SetDisposition sets a disposition past the Go runtime, which does not learn of
+// it: whoever calls this outside srt-init puts the old one back.
+func SetDisposition(s unix.Signal, d Disposition) error { return sigaction(s, &d, nil) }
+
+func sigaction(s unix.Signal, set, get *Disposition) error {
 	const setSize = 8 // of the signal mask
 	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(get)), setSize, 0, 0)
 	if e != 0 {

@@ -104,13 +104,16 @@ const (
 	MessageReady MessageKind = 'R'
 	// MessageGo lets srt-init start the command.
 	MessageGo MessageKind = 'G'
+	// MessageSignal passes the signal in the first byte on to the command.
+	MessageSignal MessageKind = 'K'
 	// MessageFailed carries the reason why the command does not run.
 	MessageFailed MessageKind = 'F'
 	// MessageNote carries a warning for the user.
 	MessageNote MessageKind = 'N'
 	// MessageViolation carries one refused operation.
 	MessageViolation MessageKind = 'V'
-	// MessageStopped says that the command was stopped by the signal in the first byte.
+	// MessageStopped says that the command was stopped by the signal in the first
+	// byte; the second is 1 if it was in a process group of its own.
 	MessageStopped MessageKind = 'T'
 	// MessageExit carries the wait status of the command.
 	MessageExit MessageKind = 'X'
