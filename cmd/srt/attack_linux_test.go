@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -90,7 +91,6 @@ var techniques = []technique{
 	{"privileges: set-user-id", func() error { return unix.Setuid(12345) }},
 	{"privileges: groups", func() error { return unix.Setgroups([]int{0}) }},
 	{"privileges: capability", raiseCapability},
-	{"terminal: type into standard input", typeInto},
 	{"files: /etc", func() error { return open("/etc/srt-attack", unix.O_WRONLY|unix.O_CREAT) }},
 	{"files: protected name", func() error { return open(".bashrc", unix.O_WRONLY|unix.O_CREAT) }},
 	{"files: protected name through self", func() error { return open("/proc/self/cwd/.bashrc", unix.O_WRONLY|unix.O_CREAT) }},
@@ -215,15 +215,6 @@ func raiseCapability() error {
 	return unix.Capset(&header, &data[0])
 }
 
-func typeInto() error {
-	c := byte('x')
-	_, _, e := unix.Syscall(unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(unsafe.Pointer(&c)))
-	if e != 0 {
-		return e
-	}
-	return nil
-}
-
 func danglingLink() error {
 	_ = os.Remove("dangling")
 	if err := os.Symlink(".bashrc", "dangling"); err != nil {
@@ -311,7 +302,10 @@ func raceName() error {
 
 // attack tries every technique and prints what came of it.
 func attack() {
-	for _, a := range techniques {
+	if len(os.Args) > 1 && attackAlone(os.Args[1]) {
+		return
+	}
+	for _, a := range slices.Concat(techniques, terminalTechniques()) {
 		if len(os.Args) > 1 && !strings.HasPrefix(a.name, os.Args[1]) {
 			continue
 		}

@@ -344,10 +344,10 @@ func TestTerminalEndInBackground(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(box.dir, "end"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		s.enter("wait; echo over$((1))")
-		s.expect("over1")
-		s.expect("ready> ")
-		s.alive()
+		s.nothing("srt -c")
+		if s.foreground() != s.shellGroup() {
+			t.Errorf("the shell lost the terminal:\n%s", s.processes())
+		}
 		s.alive()
 	})
 }

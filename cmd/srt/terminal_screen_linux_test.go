@@ -64,7 +64,7 @@ func TestTerminalPipeline(t *testing.T) {
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		s.shell(box)
 		// The reader stands for a pager: it reads keys while srt runs.
-		s.enter(`srt -c 'echo page$((1)); ` + mark() + `' | bash -c 'exec 3<&0; cat <&3 & read key </dev/tty; echo key$key; kill $!'; stty echo`)
+		s.enter(`srt -c 'echo page$((1)); ` + mark() + `' | bash -c 'read line; echo $line; read key </dev/tty; echo key$key'`)
 		s.expect("page1")
 		s.enter("5")
 		s.expect("key5")
@@ -276,11 +276,15 @@ func TestTerminalPrograms(t *testing.T) {
 				x.shows("23")
 				x.keys("G")
 				x.shows("500")
-				x.keys("q", "clear", "Enter", "cat numbers | srt less", "Enter")
+				x.keys("q")
+				x.shows("ready>")
+				x.keys("clear", "Enter", "cat numbers | srt less", "Enter")
 				x.shows("23")
 				x.keys("G")
 				x.shows("500")
-				x.keys("q", "clear", "Enter", "echo en''d", "Enter")
+				x.keys("q")
+				x.shows("ready>")
+				x.keys("clear", "Enter", "echo en''d", "Enter")
 				x.shows("end")
 			})
 			t.Run("top", func(t *testing.T) {
@@ -288,6 +292,7 @@ func TestTerminalPrograms(t *testing.T) {
 				x.shows("COMMAND")
 				x.shows("load average")
 				x.keys("q")
+				x.shows("ready>") // top drops what is typed before it has ended
 				x.keys("echo en''d", "Enter")
 				x.shows("end")
 			})
