@@ -96,7 +96,6 @@ var techniques = []technique{
 	{"limits: lower those of process 1", func() error { return raiseLimit(1, -1) }},
 	{"limits: lower those of a thread of process 1", lowerThread},
 	{"limits: an address that looks like none", lowerByAddress},
-	{"terminal: type into standard input", typeInto},
 	{"files: /etc", func() error { return open("/etc/srt-attack", unix.O_WRONLY|unix.O_CREAT) }},
 	{"files: protected name", func() error { return open(".bashrc", unix.O_WRONLY|unix.O_CREAT) }},
 	{"files: protected name through self", func() error { return open("/proc/self/cwd/.bashrc", unix.O_WRONLY|unix.O_CREAT) }},
@@ -221,15 +220,6 @@ func raiseCapability() error {
 	return unix.Capset(&header, &data[0])
 }
 
-func typeInto() error {
-	c := byte('x')
-	_, _, e := unix.Syscall(unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(unsafe.Pointer(&c)))
-	if e != 0 {
-		return e
-	}
-	return nil
-}
-
 func danglingLink() error {
 	_ = os.Remove("dangling")
 	if err := os.Symlink(".bashrc", "dangling"); err != nil {
@@ -318,7 +308,10 @@ func raceName() error {
 // attack tries the techniques of this file, or those of all files whose names
 // begin as the arguments do, and prints what came of it.
 func attack() {
-	all := techniques
+	if len(os.Args) > 1 && attackAlone(os.Args[1]) {
+		return
+	}
+	all := slices.Concat(techniques, terminalTechniques())
 	if len(os.Args) > 1 {
 		all = slices.Concat(all, fileTechniques, nameTechniques, metadataTechniques, readTechniques, processTechniques, kernelTechniques, socketTechniques)
 	}
@@ -364,8 +357,12 @@ func newSandboxed(t *testing.T, uid int, settings string) *sandboxed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The test binary is srt when it is called by that name.
-	if err := os.WriteFile(s.binary, data, 0o755); err != nil {
+	// The test binary is srt when it is called by that name. A process started
+	// meanwhile by another test would hold the file open and keep it from running.
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(s.binary, data, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range []string{s.dir, s.home, s.tmp} {

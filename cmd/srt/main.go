@@ -21,11 +21,17 @@ import (
 const (
 	statusRefused = 1 // srt's own failures and refusals, unless --exit-code-on-failure says otherwise
 	statusUsage   = 2 // usage errors of subcommands
+	// statusInterrupted is no status: Ctrl-C ended the command and is to end srt.
+	statusInterrupted = -1
 )
 
 func main() {
 	srt.MaybeExecHelper()
-	os.Exit(dispatch(os.Args[1:], os.Stdout, os.Stderr))
+	status := dispatch(os.Args[1:], os.Stdout, os.Stderr)
+	if status == statusInterrupted {
+		status = dieInterrupted()
+	}
+	os.Exit(status)
 }
 
 // dispatch parses the command line, runs what it asks for and returns the exit

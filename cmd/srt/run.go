@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	srt "github.com/srt-sandbox/srt"
 	"github.com/srt-sandbox/srt/config"
@@ -87,16 +88,21 @@ func isCommandLine(args []string) bool {
 }
 
 // exitStatus is the command's own status. A command that srt had to kill after
-// a signal counts as ended by that signal.
+// a signal counts as ended by that signal. On a terminal srt ends by SIGINT as
+// the command did: a shell ends its loop or script only then.
 func exitStatus(err error, relay *signalRelay) (int, error) {
 	var exit *srt.ExitError
 	if !errors.As(err, &exit) {
 		return 0, err
 	}
-	if n := relay.escalated(); n != 0 && exit.Signal == 9 {
-		return 128 + n, nil
+	status := exit.ShellCode()
+	if n := relay.escalated(); n != 0 && exit.Signal == int(syscall.SIGKILL) {
+		status = 128 + n
 	}
-	return exit.ShellCode(), nil
+	if exit.Signal != 0 && status == 128+int(syscall.SIGINT) && inForeground() {
+		return statusInterrupted, nil
+	}
+	return status, nil
 }
 
 // loadSettings reads the settings that apply and names the files that decided,

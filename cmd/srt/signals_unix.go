@@ -20,7 +20,8 @@ import (
 const graceTime = 2 * time.Second
 
 // signalRelay passes the signals that srt receives on to the command. Before
-// there is a command they stop the start.
+// there is a command they stop the start. srt stops when the command does: a
+// command may ignore or postpone SIGTSTP.
 type signalRelay struct {
 	signals   chan os.Signal
 	interrupt func(error)
@@ -34,7 +35,7 @@ type signalRelay struct {
 // newSignalRelay takes the signals over. What the caller ignores stays ignored.
 func newSignalRelay(interrupt func(error)) *signalRelay {
 	r := &signalRelay{signals: make(chan os.Signal, 16), interrupt: interrupt}
-	taken := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGWINCH}
+	taken := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH}
 	if taken = slices.DeleteFunc(taken, signal.Ignored); len(taken) > 0 {
 		signal.Notify(r.signals, taken...)
 	}
@@ -84,8 +85,6 @@ func (r *signalRelay) handle(s syscall.Signal) {
 	case cmd == nil:
 	case ends && again && (s == unix.SIGINT || s == unix.SIGTERM):
 		r.kill(cmd)
-	case s == unix.SIGTSTP:
-		suspend(cmd)
 	default:
 		_ = cmd.Signal(s)
 		if ends && s != unix.SIGINT {
@@ -101,9 +100,23 @@ func (r *signalRelay) kill(cmd *srt.Cmd) {
 	_ = cmd.Kill()
 }
 
-// suspend stops the command together with srt, and continues both.
-func suspend(cmd *srt.Cmd) {
-	_ = cmd.Signal(unix.SIGTSTP)
-	_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
-	_ = cmd.Signal(unix.SIGCONT)
+// inForeground reports whether srt is in the foreground of a terminal.
+func inForeground() bool {
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// dieInterrupted ends this process by SIGINT, or returns the status to exit with
+// where that does not work.
+func dieInterrupted() int {
+	signal.Reset(unix.SIGINT)
+	if !signal.Ignored(unix.SIGINT) && unix.Kill(unix.Getpid(), unix.SIGINT) == nil {
+		time.Sleep(time.Second) // the signal ends another thread first
+	}
+	return 128 + int(unix.SIGINT)
 }

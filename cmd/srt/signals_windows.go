@@ -47,3 +47,7 @@ func (r *signalRelay) loop() {
 		_ = cmd.Kill()
 	}
 }
+
+// A console has no foreground group, and a process ends by no signal.
+func inForeground() bool  { return false }
+func dieInterrupted() int { return statusRefused }

@@ -41,18 +41,20 @@ type process struct {
 	newSession bool
 	control    int
 
-	terminal *terminal
-	group    *group           // the command's cgroup, if its limits have one
-	refused  map[refusal]bool // reported so far
+	interactive bool // input and output are the controlling terminal
+	terminal    *terminal
+	group       *group           // the command's cgroup, if its limits have one
+	refused     map[refusal]bool // reported so far
 	// announced is told the local port of each connection that srt-init makes;
 	// nil where it makes none.
 	announced func(port int)
 	exited    chan struct{} // closed when srt-init was reaped
 
-	mu     sync.Mutex
-	gone   bool
-	killed bool               // srt-init was asked to end everything
-	status syscall.WaitStatus // of srt-init
+	mu        sync.Mutex
+	gone      bool
+	killed    bool               // srt-init was asked to end everything
+	stopAsked bool               // SIGTSTP was passed on, its effect not yet seen
+	status    syscall.WaitStatus // of srt-init
 }
 
 // prepare creates the namespaces and starts srt-init in them.
@@ -79,6 +81,7 @@ func startInit(s launch.Streams, name string, sys *syscall.SysProcAttr) (*proces
 		return nil, err
 	}
 	p := &process{pid: pid, newSession: s.NewSession, control: fds[0], exited: make(chan struct{})}
+	p.interactive = !s.NewSession && interactive(s.Stdio[0], s.Stdio[1])
 	go p.reap()
 	return p, nil
 }
@@ -193,18 +196,17 @@ func failure(body []byte) error {
 
 // Start lends the terminal to the sandbox and lets the command go.
 func (p *process) Start() error {
-	p.terminal = takeTerminal(p)
-	p.terminal.foreground()
+	p.terminal = newTerminal(p)
 	if err := inside.SendMessage(p.control, inside.MessageGo, nil); err != nil {
-		p.terminal.release()
+		p.terminal.release(launch.Status{})
 		return p.lost(context.Background(), err)
 	}
 	return nil
 }
 
 // Wait reads what srt-init reports until the command's end. It may be called once.
-func (p *process) Wait() (launch.Status, error) {
-	defer p.terminal.release()
+func (p *process) Wait() (status launch.Status, err error) {
+	defer func() { p.terminal.release(status) }()
 	for {
 		kind, body, fds, err := inside.ReceiveMessage(p.control)
 		if err != nil {
@@ -265,7 +267,9 @@ func (p *process) event(kind inside.MessageKind, body []byte, fds []int) {
 	case inside.MessageNote:
 		p.request.Note(string(body))
 	case inside.MessageStopped:
-		p.terminal.stopped(p, syscall.Signal(body[0]))
+		if len(body) == 2 {
+			p.stopped(syscall.Signal(body[0]), body[1] == 1)
+		}
 	case inside.MessageConnection:
 		if len(body) == 2 && p.announced != nil {
 			p.announced(int(body[0])<<8 | int(body[1]))
@@ -288,6 +292,15 @@ func parseViolation(body string) (launch.Violation, bool) {
 	return launch.Violation{Operation: f[0], Path: f[1], Target: f[2], Rule: f[3], Cure: f[4], PID: pid, Process: f[6]}, err == nil
 }
 
+// stopped answers a stop of the command.
+func (p *process) stopped(s syscall.Signal, ownGroup bool) {
+	p.mu.Lock()
+	asked := p.stopAsked
+	p.stopAsked = false
+	p.mu.Unlock()
+	p.terminal.stopped(s, asked, ownGroup)
+}
+
 // Signal sends a signal to the command and the processes in its group, as a
 // terminal would.
 func (p *process) Signal(s os.Signal) error {
@@ -299,6 +312,21 @@ func (p *process) Signal(s os.Signal) error {
 	defer p.mu.Unlock()
 	if p.gone {
 		return os.ErrProcessDone
+	}
+	switch number {
+	case unix.SIGTSTP:
+		p.stopAsked = true
+		if p.newSession {
+			number = unix.SIGSTOP // the kernel ignores SIGTSTP in a session without a shell
+		}
+	case unix.SIGCONT:
+		p.stopAsked = false
+	}
+	// A command that left this group for one of its own, as a shell does on a
+	// terminal, is known to srt-init alone.
+	_ = inside.SendMessage(p.control, inside.MessageSignal, []byte{byte(number)})
+	if number == unix.SIGSTOP {
+		return nil // from out here it would stop srt-init as well
 	}
 	// srt-init leads the group and is not reaped yet, so the number is still its own.
 	return unix.Kill(-p.pid, number)

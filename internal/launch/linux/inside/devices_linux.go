@@ -44,25 +44,25 @@ func (d *deviceNodes) take() error {
 		d.names = append(d.names, name)
 		d.nodes = append(d.nodes, fd)
 	}
-	return d.takeConsole()
+	d.takeConsole()
+	return nil
 }
 
-// takeConsole keeps the terminal on standard output: programs look for a name
-// of their terminal below /dev, where the pseudo-terminals of the host are not.
-func (d *deviceNodes) takeConsole() error {
-	if _, err := unix.IoctlGetTermios(1, unix.TCGETS); err != nil {
-		return nil
+// takeConsole keeps the terminal on the standard streams: programs look for a
+// name of their terminal below /dev, where the pseudo-terminals of the host are
+// not. A terminal that cannot be kept has no name inside.
+func (d *deviceNodes) takeConsole() {
+	for stream := range 3 {
+		if _, err := unix.IoctlGetTermios(stream, unix.TCGETS); err != nil {
+			continue
+		}
+		if name, err := os.Readlink(fmt.Sprint("/proc/self/fd/", stream)); err == nil {
+			if fd, err := cloneNode(name); err == nil {
+				d.console = fd
+			}
+		}
+		return
 	}
-	name, err := os.Readlink("/proc/self/fd/1")
-	if err != nil {
-		return nil
-	}
-	fd, err := cloneNode(name)
-	if err != nil {
-		return nil
-	}
-	d.console = fd
-	return nil
 }
 
 func cloneNode(path string) (int, error) {

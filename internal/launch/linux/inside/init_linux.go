@@ -216,7 +216,7 @@ func (i *initProcess) awaitGo() error {
 // A second goroutine watches the control socket: when the host half is gone,
 // whatever way, everything inside ends too.
 func (i *initProcess) supervise(pid int) (ending, error) {
-	go i.watchHost()
+	go i.watchHost(pid)
 	for {
 		var status unix.WaitStatus
 		var used unix.Rusage
@@ -229,16 +229,16 @@ func (i *initProcess) supervise(pid int) (ending, error) {
 		case got != pid:
 			continue
 		case status.Stopped():
-			_ = SendMessage(i.control, MessageStopped, []byte{byte(status.StopSignal())})
+			_ = SendMessage(i.control, MessageStopped, []byte{byte(status.StopSignal()), byte(min(ownGroup(pid), 1))})
 		default:
 			return ending{status, time.Duration(used.Utime.Nano() + used.Stime.Nano())}, nil
 		}
 	}
 }
 
-// watchHost ends the sandbox when the host half closes its end, which the
-// kernel does even after SIGKILL.
-func (i *initProcess) watchHost() {
+// watchHost passes signals on, and ends the sandbox when the host half closes
+// its end, which the kernel does even after SIGKILL.
+func (i *initProcess) watchHost(pid int) {
 	for {
 		kind, body, _, err := ReceiveMessage(i.control)
 		switch {
@@ -246,8 +246,30 @@ func (i *initProcess) watchHost() {
 			i.endOrphaned()
 		case kind == MessageVerdict && i.direct != nil:
 			i.direct.answered(body)
+		case kind == MessageSignal && len(body) == 1:
+			passOn(pid, unix.Signal(body[0]))
 		}
 	}
+}
+
+// passOn reaches a command that left the group which srt-init leads; the host half
+// sends the signal to that one itself, except SIGSTOP. From in here the kernel
+// does not apply that to process 1.
+func passOn(pid int, s unix.Signal) {
+	if s == unix.SIGSTOP {
+		_ = unix.Kill(0, s)
+	}
+	if group := ownGroup(pid); group > 0 {
+		_ = unix.Kill(-group, s)
+	}
+}
+
+// ownGroup is the group of a command that left that of srt-init, otherwise 0.
+func ownGroup(pid int) int {
+	if group, err := unix.Getpgid(pid); err == nil && group > 0 && group != unix.Getpgrp() {
+		return group
+	}
+	return 0
 }
 
 // endOrphaned kills the command and removes what the host half would have removed.

@@ -123,12 +123,14 @@ func socketPairRules(unixSockets bool) []rule {
 	return append(rules, rule{call: unix.SYS_SOCKETPAIR, action: errno(unix.EPERM)})
 }
 
-// terminalRules refuse the requests that type into a terminal or take it over:
-// the command shares the terminal with the caller's shell.
+// terminalRules refuse the requests that type into a terminal, take it over or
+// make it useless for others: the command shares it with the caller's shell. An
+// exclusive terminal cannot be opened again, not even as /dev/tty, and a line
+// discipline is driver code that no ordinary command needs.
 func terminalRules() []rule {
-	const tioclinux, tioccons = 0x541c, 0x541d
+	const tioclinux, tioccons, tiocsetd, tiocvhangup = 0x541c, 0x541d, 0x5423, 0x5437
 	var rules []rule
-	for _, request := range []uint32{unix.TIOCSTI, tioclinux, tioccons} {
+	for _, request := range []uint32{unix.TIOCSTI, tioclinux, tioccons, unix.TIOCEXCL, tiocsetd, tiocvhangup} {
 		rules = append(rules, rule{call: unix.SYS_IOCTL, when: []condition{equals(1, request)}, action: errno(unix.EPERM)})
 	}
 	return rules

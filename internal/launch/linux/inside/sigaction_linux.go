@@ -7,19 +7,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelSigaction mirrors the struct that rt_sigaction(2) takes on amd64 and
-// arm64.
-type kernelSigaction struct {
+// Disposition is what the kernel does with a signal for this process. It mirrors
+// the struct that rt_sigaction(2) takes on amd64 and arm64.
+type Disposition struct {
 	handler  uintptr
 	flags    uint64
 	restorer uintptr
 	mask     uint64
 }
 
-const (
-	defaultAction = 0 // SIG_DFL
-	ignoreAction  = 1 // SIG_IGN
+// The dispositions that have no handler.
+var (
+	DefaultAction = Disposition{handler: 0} // SIG_DFL
+	IgnoreAction  = Disposition{handler: 1} // SIG_IGN
 )
+
+// Ignores reports whether the kernel drops the signal.
+func (d Disposition) Ignores() bool { return d.handler == IgnoreAction.handler }
 
 // ignoreSignals keeps process 1 alive: the kernel drops every signal that
 // process 1 of a PID namespace has no handler for, whoever inside sends it and
@@ -36,11 +40,9 @@ func ignoreSignals() error {
 		case unix.SIGCHLD, unix.SIGURG: // the runtime's own, which do nothing harmful
 			continue
 		}
-		var current, plain kernelSigaction
-		err := sigaction(s, nil, &current)
-		if err == nil && current.handler > ignoreAction {
-			plain.handler = defaultAction
-			err = sigaction(s, &plain, nil)
+		current, err := GetDisposition(s)
+		if err == nil && current.handler > IgnoreAction.handler {
+			err = SetDisposition(s, DefaultAction)
 		}
 		if err != nil {
 			return fmt.Errorf("taking the handler of %s away: %w", unix.SignalName(s), err)
@@ -49,7 +51,18 @@ func ignoreSignals() error {
 	return nil
 }
 
-func sigaction(s unix.Signal, set, get *kernelSigaction) error {
+// GetDisposition reads a disposition past the Go runtime.
+func GetDisposition(s unix.Signal) (Disposition, error) {
+	var d Disposition
+	err := sigaction(s, nil, &d)
+	return d, err
+}
+
+// SetDisposition sets a disposition past the Go runtime, which does not learn of
+// it: whoever calls this outside srt-init puts the old one back.
+func SetDisposition(s unix.Signal, d Disposition) error { return sigaction(s, &d, nil) }
+
+func sigaction(s unix.Signal, set, get *Disposition) error {
 	const setSize = 8 // of the signal mask
 	_, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(get)), setSize, 0, 0)
 	if e != 0 {

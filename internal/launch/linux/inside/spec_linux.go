@@ -143,6 +143,8 @@ const (
 	MessageReady MessageKind = 'R'
 	// MessageGo lets srt-init start the command.
 	MessageGo MessageKind = 'G'
+	// MessageSignal passes the signal in the first byte on to the command.
+	MessageSignal MessageKind = 'P'
 	// MessageFailed carries the reason why the command does not run.
 	MessageFailed MessageKind = 'F'
 	// MessageNote carries a warning for the user.
@@ -152,7 +154,8 @@ const (
 	// MessageRefused carries an operation that a mount refused; the host half
 	// knows whether and why the policy wants that.
 	MessageRefused MessageKind = 'E'
-	// MessageStopped says that the command was stopped by the signal in the first byte.
+	// MessageStopped says that the command was stopped by the signal in the first
+	// byte; the second is 1 if it was in a process group of its own.
 	MessageStopped MessageKind = 'T'
 	// MessageConnection announces the local port of a connection that srt-init
 	// is about to make for the command.
