@@ -13,7 +13,7 @@ import (
 func newLauncher(cfg *config.Config) (launch.Launcher, error) {
 	switch cfg.LinuxBackend() {
 	case config.BackendBubblewrap:
-		return nil, &UnsupportedError{Setting: "linux.backend", Reason: "this version has no bubblewrap backend"}
+		return linux.Bubblewrap{Path: cfg.BwrapPath}, nil
 	case config.BackendLandlock:
 		return linux.Landlock{}, nil
 	}

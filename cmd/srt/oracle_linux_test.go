@@ -130,17 +130,21 @@ func drawEntries(t *rapid.T, label string, most int) []config.PathEntry {
 }
 
 func TestOracle(t *testing.T) {
-	for _, uid := range users() {
-		t.Run(fmt.Sprint("uid", uid), func(t *testing.T) {
-			s := newSandboxed(t, uid, "{}")
-			rapid.Check(t, func(rt *rapid.T) { checkOracle(rt, s) })
-		})
+	for _, backend := range mountBackends {
+		for _, uid := range users() {
+			t.Run(fmt.Sprint(backend, "/uid", uid), func(t *testing.T) {
+				needBackend(t, backend)
+				s := newSandboxed(t, uid, "{}")
+				rapid.Check(t, func(rt *rapid.T) { checkOracle(rt, s, backend) })
+			})
+		}
 	}
 }
 
-func checkOracle(t *rapid.T, s *sandboxed) {
+func checkOracle(t *rapid.T, s *sandboxed, backend string) {
 	makeWorld(t, s.dir, s.uid)
 	cfg := config.Default()
+	cfg.Linux = &config.Linux{Backend: backend}
 	cfg.Filesystem.AllowWrite = drawEntries(t, "allowWrite", 3)
 	cfg.Filesystem.DenyWrite = drawEntries(t, "denyWrite", 3)
 	cfg.Filesystem.DenyRead = drawEntries(t, "denyRead", 3)
@@ -206,8 +210,11 @@ func vanished(p *policy.Policy, path string) bool {
 }
 
 // probeBinary is the test binary under the name that makes it a probe.
-func (s *sandboxed) probeBinary() string {
-	path := filepath.Join(filepath.Dir(s.binary), "probe")
+func (s *sandboxed) probeBinary() string { return s.binaryCalled("probe") }
+
+// binaryCalled is the test binary under the name of another of its programs.
+func (s *sandboxed) binaryCalled(name string) string {
+	path := filepath.Join(filepath.Dir(s.binary), name)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}

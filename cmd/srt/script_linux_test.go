@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 		"unconfined": unconfined,
 		"serve":      serve,
 		"flood":      flood,
+		"survey":     survey,
 	})
 }
 
@@ -74,16 +75,17 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-func runScripts(t *testing.T, uid int) {
-	root := openTempDir(t)
-	testscript.Run(t, testscript.Params{
+func runScripts(t *testing.T, uid int) { testscript.Run(t, scriptParams(t, uid)) }
+
+func scriptParams(t *testing.T, uid int) testscript.Params {
+	return testscript.Params{
 		Dir:           filepath.Join("testdata", "script"),
-		WorkdirRoot:   root,
+		WorkdirRoot:   openTempDir(t),
 		Setup:         func(env *testscript.Env) error { return setupScript(env, uid) },
 		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"noprocess": noProcess, "diagnosis": checkDiagnosis},
 		Condition:     condition,
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
-	})
+	}
 }
 
 // openTempDir is t.TempDir for other users too: theirs is the work below it.

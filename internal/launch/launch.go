@@ -149,7 +149,7 @@ func Exceeded(key string, value fmt.Stringer) Violation {
 // StartError says why a sandbox could not be set up. The command did not run.
 type StartError struct {
 	// Stage is the layer that failed: "namespaces", "mount", "network",
-	// "privileges", "guard", "limits", "changed" or "start".
+	// "privileges", "guard", "limits", "changed" or "start"; "bubblewrap" is bwrap itself.
 	Stage string
 	// Text is what failed, Cause why as far as this machine tells, Cure what a
 	// person can do about it.

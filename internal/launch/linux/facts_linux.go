@@ -126,5 +126,8 @@ func findBubblewrap(ctx context.Context, path string) bubblewrapFacts {
 	cmd.Env = []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
+	if problem := versionProblem(out); err == nil && problem != "" {
+		err = errors.New(problem)
+	}
 	return bubblewrapFacts{path: found, version: strings.TrimPrefix(strings.TrimSpace(string(out)), "bubblewrap "), err: err}
 }

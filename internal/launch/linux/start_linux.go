@@ -38,8 +38,10 @@ func (Launcher) HostIdentity() bool { return false }
 type process struct {
 	request    launch.Request
 	pid        int
+	leader     int // srt-init, which leads the sandbox's process group
 	newSession bool
 	control    int
+	via        *bubblewrap // the process between this one and srt-init, if any
 
 	interactive bool // input and output are the controlling terminal
 	terminal    *terminal
@@ -80,7 +82,7 @@ func startInit(s launch.Streams, name string, sys *syscall.SysProcAttr) (*proces
 		unix.Close(fds[0])
 		return nil, err
 	}
-	p := &process{pid: pid, newSession: s.NewSession, control: fds[0], exited: make(chan struct{})}
+	p := &process{pid: pid, leader: pid, newSession: s.NewSession, control: fds[0], exited: make(chan struct{})}
 	p.interactive = !s.NewSession && interactive(s.Stdio[0], s.Stdio[1])
 	go p.reap()
 	return p, nil
@@ -107,6 +109,9 @@ func namespaceAttributes(newSession bool) *syscall.SysProcAttr {
 
 // reap waits for srt-init, the only child of this package's making.
 func (p *process) reap() {
+	if p.via != nil {
+		p.via.awaitEnd()
+	}
 	for {
 		var status syscall.WaitStatus
 		_, err := syscall.Wait4(p.pid, &status, 0, nil)
@@ -124,10 +129,14 @@ func (p *process) reap() {
 // Build sends the launch spec and waits until the sandbox stands. The listeners
 // come in the order of the ports, IPv4 before IPv6.
 func (p *process) Build(ctx context.Context, r launch.Request) ([]net.Listener, error) {
+	return p.build(ctx, r, specFor(r))
+}
+
+func (p *process) build(ctx context.Context, r launch.Request, s *inside.Spec) ([]net.Listener, error) {
 	p.request = r
 	stop := context.AfterFunc(ctx, p.Kill)
 	defer stop()
-	fds, err := p.send(ctx, specFor(r))
+	fds, err := p.send(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +163,9 @@ func (p *process) send(ctx context.Context, s *inside.Spec) ([]int, error) {
 	}
 	defer f.Close()
 	descriptors := []int{int(f.Fd())}
+	if p.via != nil {
+		descriptors = append(descriptors, p.via.streams...)
+	}
 	if p.group != nil {
 		descriptors = append(descriptors, int(p.group.procs.Fd()))
 	}
@@ -176,6 +188,9 @@ func (p *process) lost(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	<-p.exited
+	if p.via != nil {
+		return p.via.failure(p.status, err)
+	}
 	text := "srt-init ended early"
 	if p.status.Signaled() {
 		text += ", killed by " + p.status.Signal().String()
@@ -249,8 +264,12 @@ func statusOf(w syscall.WaitStatus) launch.Status {
 func (p *process) abnormalEnd() (launch.Status, error) {
 	// How srt-init ended says nothing about the command's limits; its cgroup does.
 	p.reportLimits(launch.Status{}, 0)
-	if p.status.Signaled() {
-		return statusOf(p.status), nil
+	status := p.status
+	if p.via != nil {
+		status = p.via.initStatus(status)
+	}
+	if status.Signaled() {
+		return statusOf(status), nil
 	}
 	if p.killed {
 		return launch.Status{Signal: int(unix.SIGKILL)}, nil
@@ -310,7 +329,7 @@ func (p *process) Signal(s os.Signal) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gone {
+	if p.gone || p.via != nil && !p.via.alive() {
 		return os.ErrProcessDone
 	}
 	switch number {
@@ -329,14 +348,16 @@ func (p *process) Signal(s os.Signal) error {
 		return nil // from out here it would stop srt-init as well
 	}
 	// srt-init leads the group and is not reaped yet, so the number is still its own.
-	return unix.Kill(-p.pid, number)
+	return unix.Kill(-p.leader, number)
 }
 
 // Kill ends the sandbox and every process in it at once.
 func (p *process) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.gone {
+	if p.via != nil {
+		p.via.kill(p.gone)
+	} else if !p.gone {
 		_ = unix.Kill(p.pid, unix.SIGKILL)
 	}
 }

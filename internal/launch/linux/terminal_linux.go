@@ -41,7 +41,7 @@ func interactive(stdin, stdout *os.File) bool {
 // newTerminal hands the terminal over if the command is interactive and the
 // caller is in the foreground.
 func newTerminal(p *process) *terminal {
-	t := &terminal{tty: -1, job: p.pid}
+	t := &terminal{tty: -1, job: p.leader}
 	t.continued = func() { _ = p.Signal(unix.SIGCONT) }
 	t.hangUp = func() {
 		_ = p.Signal(unix.SIGHUP)

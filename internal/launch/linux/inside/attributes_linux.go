@@ -60,6 +60,7 @@ type Mount struct {
 	// Path is where the mount is, Type the name of its file system.
 	Path, Type string
 	flags      uintptr
+	id         string
 }
 
 // ReadMounts lists the mounts of this process's mount namespace.
@@ -76,7 +77,7 @@ func ReadMounts() ([]Mount, error) {
 		before, after, ok := strings.Cut(lines.Text(), " - ")
 		if fields := strings.Fields(before); ok && len(fields) > 5 {
 			fstype, _, _ := strings.Cut(after, " ")
-			mounts = append(mounts, Mount{Path: unescapeMount(fields[4]), Type: fstype, flags: parseMountFlags(fields[5])})
+			mounts = append(mounts, Mount{Path: unescapeMount(fields[4]), Type: fstype, flags: parseMountFlags(fields[5]), id: fields[0]})
 		}
 	}
 	return mounts, lines.Err()

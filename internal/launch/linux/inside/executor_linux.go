@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
-// scratchLimit bounds each in-memory directory that stands in for a hidden one.
-const scratchLimit = "64m"
+// ScratchLimit bounds each in-memory directory that stands in for a hidden one,
+// in bytes.
+const ScratchLimit = 64 << 20
 
 // executor carries out a mount plan with the mount API of Linux 5.2 and later,
 // inside the mount namespace of the calling process.
@@ -243,7 +245,7 @@ func (x *executor) hideDir(op Op) error {
 		return err
 	}
 	defer unix.Close(target)
-	fd, err := newFilesystem("tmpfs", attrNoSuid|attrNoDev, [2]string{"mode", "0755"}, [2]string{"size", scratchLimit})
+	fd, err := newFilesystem("tmpfs", attrNoSuid|attrNoDev, [2]string{"mode", "0755"}, [2]string{"size", strconv.Itoa(ScratchLimit)})
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,8 @@ const controlFD = 3
 // In every other process this does nothing.
 func init() {
 	switch {
+	case startedByBubblewrap() && os.Getpid() == 1:
+		main()
 	case len(os.Args) != 1:
 	case os.Args[0] == Name && os.Getpid() == 1:
 		main()
@@ -37,7 +39,7 @@ func init() {
 // main is the whole life of srt-init. It never returns.
 func main() {
 	runtime.LockOSThread() // the command is started from this very thread
-	i := &initProcess{control: controlFD}
+	i := &initProcess{control: controlFD, bubblewrap: startedByBubblewrap()}
 	end, err := i.run()
 	if err != nil {
 		// A packet that cannot be sent has nobody left to read it.
@@ -56,6 +58,8 @@ type initProcess struct {
 	// descendants are killed one by one where there is no PID namespace.
 	descendants *descendants
 	group       int // the open cgroup.procs of the command's cgroup, 0 if it has none
+	// bubblewrap says that bwrap made the namespaces and most of the mounts.
+	bubblewrap bool
 }
 
 // ending is how the command ended.
@@ -102,6 +106,9 @@ func (i *initProcess) harden() error {
 		return err
 	}
 	unix.CloseOnExec(i.control)
+	if i.bubblewrap {
+		return leadGroup()
+	}
 	return nil
 }
 
@@ -132,6 +139,11 @@ func (i *initProcess) receiveSpec() error {
 	if err != nil {
 		return fmt.Errorf("receiving the launch spec: %w", err)
 	}
+	if i.bubblewrap {
+		if fds, err = adoptStreams(fds); err != nil {
+			return err
+		}
+	}
 	if kind != MessageSpec || len(fds) < 1 || len(fds) > 2 {
 		return errors.New("receiving the launch spec: unexpected message")
 	}
@@ -147,7 +159,11 @@ func (i *initProcess) receiveSpec() error {
 // listening sockets out.
 func (i *initProcess) build() error {
 	x := newExecutor(i.spec.Plan)
-	if err := x.run(&deviceNodes{}); err != nil {
+	makeTree := x.run
+	if i.bubblewrap {
+		makeTree = x.complete
+	}
+	if err := makeTree(&deviceNodes{}); err != nil {
 		return &stageError{stage: "mount", err: err}
 	}
 	if !i.spec.Filter.NestedNamespaces {

@@ -83,7 +83,9 @@ func quotePath(p string) string {
 }
 
 // Plan is the ordered list of steps that turns the host's tree into the
-// sandbox's. A fresh /dev and /proc are always part of it and not listed.
+// sandbox's. A fresh /dev and /proc are always part of it and not listed. Mount
+// calls of srt-init carry it out, or bwrap does; then srt-init only adds what
+// bwrap has no option for.
 type Plan []Op
 
 // String returns one step a line, in order.
