@@ -201,10 +201,17 @@ func TestBubblewrapRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSandboxed(t, os.Getuid(), "{}")
-			fake := s.fakeBubblewrap(c.script)
-			s.expectRefusal(fake, c.want)
+			s.expectRefusal(s.fakeBubblewrap(c.script), c.want)
 		})
 	}
+	t.Run("not on PATH", func(t *testing.T) {
+		s := newSandboxed(t, os.Getuid(), withLinux(workSettings, config.BackendBubblewrap, ""))
+		cmd := s.command("touch", "ran")
+		cmd.Env = append(cmd.Env, "PATH="+s.home)
+		if out, err := cmd.CombinedOutput(); err == nil || !matches("looking for bwrap on PATH: .*; install bubblewrap, or set bwrapPath", string(out)) {
+			t.Errorf("%v, said %q", err, out)
+		}
+	})
 }
 
 func (s *sandboxed) fakeBubblewrap(script string) string {
@@ -262,7 +269,8 @@ func TestBubblewrapChecked(t *testing.T) {
 		{"missing deny", "--ro-bind\\ */ro) ((i += 2)); continue;;", moved},
 		{"missing pin", "--ro-bind\\ */d) ((i += 2)); continue;;", moved},
 		{"missing cover", "'--size '*) [[ ${w[i+3]} = */hidden ]] && ((i += 3)) && continue;;", moved},
-		{"another object", "--bind\\ */w) w[i+1]=/usr;;", moved},
+		{"full cover", "'--size '*) [[ ${w[i+3]} = */hidden ]] && out+=(--ro-bind \"${w[i+3]}\") && ((i += 3));;", "w/hidden: bwrap did not empty it"},
+		{"another object", "--bind\\ *[0-9]/w) w[i+1]=${w[i+1]%/w}/home;;", moved},
 		{"another deny", "--ro-bind\\ */ro) w[i+1]=${w[i+1]%ro}a; w[i+2]=${w[i+1]};;", moved},
 		{"missing object", "--ro-bind\\ */ro) w[i+1]=/nowhere;;", "bwrap: Can't find source path /nowhere"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -119,17 +120,19 @@ func mountOf(fd int, name string) (string, error) {
 // that must not be reachable, or not writable, any more. The mount is moved
 // aside for a look and moved back onto exactly this object.
 func (x *executor) checkCovered(op Op) error {
-	if op.Kind == OpBind {
-		if err := checkPlace(op); err != nil {
-			return err
-		}
-	}
 	cover, err := openObject(op.Path)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(cover)
 	if _, err := mountOf(cover, op.Path); err != nil {
+		return err
+	}
+	check := checkPlace
+	if op.Kind == OpHideDir {
+		check = x.checkHidden
+	}
+	if err := check(op); err != nil {
 		return err
 	}
 	aside := asidePath
@@ -146,6 +149,28 @@ func (x *executor) checkCovered(op Op) error {
 	defer unix.Close(object)
 	if err := attach(cover, object); err != nil {
 		return fmt.Errorf("putting back the mount of %s: %w", op.Path, err)
+	}
+	return nil
+}
+
+// checkHidden looks for anything in a hidden directory but the way to the places
+// that the plan shows in it.
+func (x *executor) checkHidden(op Op) error {
+	way := map[string]bool{}
+	for _, other := range x.plan {
+		if Beneath(op.Path, other.Path) {
+			name, _, _ := strings.Cut(strings.TrimPrefix(other.Path, op.Path+"/"), "/")
+			way[name] = true
+		}
+	}
+	entries, err := os.ReadDir(op.Path)
+	if err != nil {
+		return fmt.Errorf("looking into the hidden directory %s: %w", op.Path, err)
+	}
+	for _, e := range entries {
+		if !way[e.Name()] {
+			return fmt.Errorf("looking into the hidden directory %s: bwrap did not empty it", op.Path)
+		}
 	}
 	return nil
 }
