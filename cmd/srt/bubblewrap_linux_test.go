@@ -48,7 +48,8 @@ func withLinux(settings, backend, more string) string {
 func TestScriptsBubblewrap(t *testing.T) {
 	needBackend(t, config.BackendBubblewrap)
 	var files []string
-	for _, name := range []string{"arguments", "attack", "crossing", "exit_status", "kernel_trees", "replaced", "signals", "violations", "work", "write_rules"} {
+	for _, name := range []string{"arguments", "attack", "crossing", "direct", "exit_status", "kernel_trees", "refusals", "replaced", "signals", "unix_sockets",
+		"violations", "work", "write_rules"} {
 		files = append(files, filepath.Join("testdata", "script", name+".txtar"))
 	}
 	for _, uid := range users() {

@@ -152,5 +152,5 @@ func stepWords(op inside.Op) []string {
 var capabilityNames = map[uintptr]string{
 	unix.CAP_SYS_ADMIN: "CAP_SYS_ADMIN", unix.CAP_NET_ADMIN: "CAP_NET_ADMIN", unix.CAP_SYS_PTRACE: "CAP_SYS_PTRACE",
 	unix.CAP_SETPCAP: "CAP_SETPCAP", unix.CAP_SYS_RESOURCE: "CAP_SYS_RESOURCE", unix.CAP_DAC_OVERRIDE: "CAP_DAC_OVERRIDE",
-	unix.CAP_KILL: "CAP_KILL", unix.CAP_SETFCAP: "CAP_SETFCAP",
+	unix.CAP_KILL: "CAP_KILL", unix.CAP_SETFCAP: "CAP_SETFCAP", unix.CAP_NET_BIND_SERVICE: "CAP_NET_BIND_SERVICE",
 }

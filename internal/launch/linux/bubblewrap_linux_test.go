@@ -21,6 +21,7 @@ func TestBubblewrapArguments(t *testing.T) {
 --cap-add CAP_SYS_RESOURCE
 --cap-add CAP_DAC_OVERRIDE
 --cap-add CAP_KILL
+--cap-add CAP_NET_BIND_SERVICE
 --cap-add CAP_SETFCAP
 `
 	for _, c := range []struct {
