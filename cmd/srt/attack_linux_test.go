@@ -77,6 +77,8 @@ var techniques = []technique{
 	{"kernel: namespace limit", func() error { return open("/proc/sys/user/max_user_namespaces", unix.O_WRONLY) }},
 	{"kernel: host name", func() error { return unix.Sethostname([]byte("x")) }},
 	{"kernel: device node", func() error { return unix.Mknod("dev", unix.S_IFBLK|0o600, 0) }},
+	{"kernel: mode of a device of the host", func() error { return unix.Chmod("/dev/null", 0o666) }},
+	{"kernel: times of a device of the host", func() error { return unix.UtimesNanoAt(unix.AT_FDCWD, "/dev/zero", nil, 0) }},
 	{"kernel: kmsg", func() error { return open("/dev/kmsg", unix.O_RDONLY) }},
 	{"sockets: unix raw", func() error { return socket(unix.AF_UNIX, unix.SOCK_RAW, 0) }},
 	{"sockets: raw pair", func() error { _, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_RAW, 0); return err }},

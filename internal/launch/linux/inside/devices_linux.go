@@ -98,7 +98,7 @@ func (d *deviceNodes) mount(restrict attributeSetter) error {
 	if err := attachAt(dev, "/dev"); err != nil {
 		return err
 	}
-	if err := d.mountNodes(dev); err != nil {
+	if err := d.mountNodes(dev, restrict); err != nil {
 		return err
 	}
 	if err := mountTerminals(); err != nil {
@@ -115,7 +115,9 @@ func (d *deviceNodes) mount(restrict attributeSetter) error {
 	return nil
 }
 
-func (d *deviceNodes) mountNodes(dev int) error {
+// mountNodes shows the host's device nodes. Their mounts are read-only, which
+// devices do not mind: it keeps root from changing the mode of the host's node.
+func (d *deviceNodes) mountNodes(dev int, restrict attributeSetter) error {
 	if d.console >= 0 {
 		d.names = append(d.names, "console")
 		d.nodes = append(d.nodes, d.console)
@@ -125,9 +127,12 @@ func (d *deviceNodes) mountNodes(dev int) error {
 			return fmt.Errorf("making /dev/%s: %w", name, err)
 		}
 		err := attachAt(d.nodes[i], "/dev/"+name)
+		if err == nil {
+			err = restrict(d.nodes[i], attrReadOnly|attrNoSuid, false)
+		}
 		unix.Close(d.nodes[i])
 		if err != nil {
-			return err
+			return fmt.Errorf("showing /dev/%s: %w", name, err)
 		}
 	}
 	return nil
