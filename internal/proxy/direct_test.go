@@ -87,6 +87,48 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// Over TCP a client announces how much it will send: it gets no more memory than
+// a query needs.
+func TestNamesOverTCP(t *testing.T) {
+	r := newRig(t, setup{allow: []string{"a.example"}})
+	d := r.s.NewDirect(Invocation{})
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = d.ServeNamesOver(ln) }()
+	t.Cleanup(func() { ln.Close(); <-done })
+	ask := func(query []byte) (reply []byte) {
+		conn, err := net.Dial("tcp4", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(query))), query...))
+		var size [2]byte
+		if _, err := io.ReadFull(conn, size[:]); err != nil {
+			return nil
+		}
+		reply = make([]byte, binary.BigEndian.Uint16(size[:]))
+		_, _ = io.ReadFull(conn, reply)
+		return reply
+	}
+	q := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("a.example."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
+	raw, err := q.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m dnsmessage.Message
+	if err := m.Unpack(ask(raw)); err != nil || len(m.Answers) != 1 {
+		t.Errorf("the answer is %+v, %v", m, err)
+	}
+	if reply := ask(append(raw, make([]byte, maxQuery)...)); reply != nil {
+		t.Errorf("an oversized query is answered: %x", reply)
+	}
+}
+
 func TestNameTableIsBounded(t *testing.T) {
 	n := newNameTable()
 	for i := range maxNames {

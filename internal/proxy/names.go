@@ -113,7 +113,11 @@ func (d *Direct) ServeNamesOver(ln net.Listener) error {
 			if _, err := io.ReadFull(conn, size[:]); err != nil {
 				return
 			}
-			query := make([]byte, binary.BigEndian.Uint16(size[:]))
+			n := int(binary.BigEndian.Uint16(size[:]))
+			if n > maxQuery {
+				return
+			}
+			query := make([]byte, n)
 			if _, err := io.ReadFull(conn, query); err != nil {
 				return
 			}

@@ -25,8 +25,9 @@ type direct struct {
 	last      uint32
 }
 
-// maxListening bounds the listeners of one sandbox; each is a socket.
-const maxListening = 4096
+// maxListening bounds the listeners of one sandbox; each is a descriptor of the
+// host half.
+const maxListening = 1024
 
 func newDirect(control int, s *Spec) *direct {
 	d := &direct{control: control, anywhere: s.Filter.Direct, hostPorts: map[int]bool{}, listening: map[netip.AddrPort]bool{}, waiting: map[uint32]chan bool{}}
