@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -439,6 +440,11 @@ func TestStopWithoutTerminal(t *testing.T) {
 		t.Run(fmt.Sprint("uid", uid), func(t *testing.T) {
 			s, m := &screen{T: t}, mark()
 			cmd := newSandboxed(t, uid, workSettings).command("-c", m)
+			if cmd.SysProcAttr == nil {
+				cmd.SysProcAttr = &syscall.SysProcAttr{}
+			}
+			// The kernel stops only groups that somebody of their session could continue.
+			cmd.SysProcAttr.Setpgid = true
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
