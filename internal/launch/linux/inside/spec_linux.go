@@ -202,7 +202,9 @@ func ReceiveMessage(fd int) (MessageKind, []byte, []int, error) {
 	oob := make([]byte, unix.CmsgSpace(4*maxDescriptors))
 	for {
 		n, oobn, _, _, err := unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC)
-		if err == unix.EINTR {
+		// The other half may end with packets of ours unread. The kernel tells that
+		// once, ahead of what the other half had to say.
+		if err == unix.EINTR || err == unix.ECONNRESET {
 			continue
 		}
 		if err != nil {
