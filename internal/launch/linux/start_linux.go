@@ -188,6 +188,15 @@ func (p *process) lost(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	<-p.exited
+	// It may have said why before a packet to it failed.
+	if kind, body, fds, err := inside.ReceiveMessage(p.control); err == nil {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		if kind == inside.MessageFailed {
+			return failure(body)
+		}
+	}
 	if p.via != nil {
 		return p.via.failure(p.status, err)
 	}
