@@ -167,7 +167,7 @@ type walk struct {
 // caller opened earlier.
 func (w *walk) enter(base int) unix.Errno {
 	if onProc(base) {
-		if e := w.g.checkProcBase(base); e != 0 {
+		if e := w.g.checkProcBase(w.c, base); e != 0 {
 			return e
 		}
 	}
@@ -192,7 +192,7 @@ func (w *walk) step(name string) unix.Errno {
 	}
 	proc := onProc(w.dir)
 	if proc {
-		if e := w.g.checkProcName(w.dir, name); e != 0 {
+		if e := w.g.checkProcName(w.c, w.dir, name); e != 0 {
 			return e
 		}
 	}
@@ -269,15 +269,27 @@ func (g *guard) linkTarget(c *call, dir int, name string) (string, unix.Errno) {
 
 // checkProcName refuses the way into srt-init's own entries: to itself srt-init
 // may open everything of them, the caller nothing.
-func (g *guard) checkProcName(dir int, name string) unix.Errno {
+func (g *guard) checkProcName(c *call, dir int, name string) unix.Errno {
 	if !isProcRoot(dir) {
 		return 0
 	}
-	return g.checkProcess(name)
+	return g.checkProcess(c, name)
 }
 
-func (g *guard) checkProcess(name string) unix.Errno {
-	if _, err := strconv.Atoi(name); err != nil {
+// checkProcess refuses srt-init's entries. Where no PID namespace hides other
+// processes it refuses every one but the caller's own: srt-init could open what
+// Landlock keeps the caller from.
+func (g *guard) checkProcess(c *call, name string) unix.Errno {
+	pid, err := strconv.Atoi(name)
+	if err != nil {
+		return 0
+	}
+	if g.plain {
+		theirs, e1 := threadGroup(pid)
+		own, e2 := threadGroup(c.pid)
+		if e1 != 0 || e2 != 0 || theirs != own || !g.listener.valid(c.id) {
+			return unix.EACCES
+		}
 		return 0
 	}
 	var st unix.Stat_t
@@ -288,7 +300,7 @@ func (g *guard) checkProcess(name string) unix.Errno {
 }
 
 // checkProcBase is checkProcName for a directory that is open already.
-func (g *guard) checkProcBase(fd int) unix.Errno {
+func (g *guard) checkProcBase(c *call, fd int) unix.Errno {
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return errnoOf(err)
@@ -297,8 +309,8 @@ func (g *guard) checkProcBase(fd int) unix.Errno {
 	if !ok {
 		return unix.EACCES
 	}
-	for _, c := range components(inside) {
-		return g.checkProcess(c)
+	for _, name := range components(inside) {
+		return g.checkProcess(c, name)
 	}
 	return 0
 }
