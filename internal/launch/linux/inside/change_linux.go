@@ -125,7 +125,7 @@ func (g *guard) object(c *call, dirfd int, address uint64, flags int) (int, unix
 		if flags&unix.AT_EMPTY_PATH == 0 {
 			return -1, unix.ENOENT
 		}
-		return g.descriptor(c, dirfd)
+		return g.descriptor(c, dirfd, 0)
 	}
 	return g.objectAt(c, dirfd, path, flags)
 }
@@ -161,14 +161,26 @@ func openLocated(at location, flags int) (int, unix.Errno) {
 	return fd, result(err)
 }
 
-// descriptor opens what one of the caller's descriptors refers to.
-func (g *guard) descriptor(c *call, n int) (int, unix.Errno) {
-	link := fmt.Sprintf("/proc/%d/fd/%d", c.pid, n)
-	if n == unix.AT_FDCWD {
-		link = fmt.Sprintf("/proc/%d/cwd", c.pid)
+// descriptor opens what one of the caller's descriptors, or its working
+// directory, refers to.
+func (g *guard) descriptor(c *call, n, flags int) (int, unix.Errno) {
+	link := fmt.Sprintf("/proc/%d/cwd", c.pid)
+	if n != unix.AT_FDCWD {
+		if n < 0 {
+			return -1, unix.EBADF
+		}
+		link = fmt.Sprintf("/proc/%d/fd/%d", c.pid, n)
 	}
-	fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err == unix.ENOENT {
+	flags |= unix.O_PATH | unix.O_CLOEXEC
+	fd, err := unix.Open(link, flags, 0)
+	if err == unix.EACCES || err == unix.EPERM {
+		err = g.privileged(func() error {
+			var e error
+			fd, e = unix.Open(link, flags, 0)
+			return e
+		})
+	}
+	if err == unix.ENOENT && n != unix.AT_FDCWD {
 		err = unix.EBADF
 	}
 	if err != nil {

@@ -51,32 +51,7 @@ func (g *guard) base(c *call, dirfd int, path string) (int, unix.Errno) {
 	if path[0] == '/' {
 		return dup(g.root)
 	}
-	link := fmt.Sprintf("/proc/%d/cwd", c.pid)
-	if dirfd != unix.AT_FDCWD {
-		if dirfd < 0 {
-			return -1, unix.EBADF
-		}
-		link = fmt.Sprintf("/proc/%d/fd/%d", c.pid, dirfd)
-	}
-	fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0)
-	if err == unix.EACCES || err == unix.EPERM {
-		err = g.privileged(func() error {
-			var e error
-			fd, e = unix.Open(link, unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0)
-			return e
-		})
-	}
-	if err == unix.ENOENT && dirfd != unix.AT_FDCWD {
-		err = unix.EBADF
-	}
-	if err != nil {
-		return -1, errnoOf(err)
-	}
-	if !g.listener.valid(c.id) {
-		unix.Close(fd)
-		return -1, unix.EINTR
-	}
-	return fd, 0
+	return g.descriptor(c, dirfd, unix.O_DIRECTORY)
 }
 
 func dup(fd int) (int, unix.Errno) {
