@@ -98,35 +98,20 @@ func errnoOf(err error) unix.Errno {
 	return unix.EIO
 }
 
-// umask returns the caller's file mode mask.
-func (g *guard) umask(pid int) (int, unix.Errno) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, unix.ESRCH
-	}
-	_, after, ok := bytes.Cut(status, []byte("\nUmask:\t"))
-	line, _, ok2 := bytes.Cut(after, []byte("\n"))
-	mask, err := strconv.ParseUint(string(line), 8, 16)
-	if !ok || !ok2 || err != nil {
-		return 0, unix.EIO
-	}
-	return int(mask), 0
-}
-
 // withUmask runs create under the caller's file mode mask: default ACLs make
 // the kernel ignore the mask, so computing the mode here would be wrong.
 func (g *guard) withUmask(c *call, create func() error) unix.Errno {
-	mask, e := g.umask(c.pid)
+	mask, e := g.tasks.umask(c.pid)
 	if e != 0 {
 		return e
 	}
-	old := unix.Umask(mask)
-	err := create()
-	unix.Umask(old)
-	if err != nil {
-		return errnoOf(err)
+	if g.plain {
+		defer unix.Umask(unix.Umask(mask)) // that of the whole process
+	} else if mask != g.mask {
+		unix.Umask(mask)
+		g.mask = mask
 	}
-	return 0
+	return result(create())
 }
 
 // threadGroup returns the process that the calling thread belongs to.

@@ -38,6 +38,10 @@ type guard struct {
 	userNamespace string
 	special       chan struct{} // slots for opens that may block
 	sent          int
+	// The rest belongs to the guard's thread alone.
+	tasks tasks
+	mask  int             // the thread's file mode mask
+	proc  map[uint64]bool // file systems by device number: is it a /proc? nil to ask each time
 }
 
 // object identifies a directory whatever path leads to it.
@@ -64,6 +68,9 @@ func startGuard(fd, control int, s *Spec, d *direct) {
 	}
 	if s.Filter.NestedNamespaces {
 		g.userNamespace, _ = os.Readlink("/proc/self/ns/user")
+	} else if s.Landlock == nil {
+		// Nobody but srt-init can mount here, so no number changes its meaning.
+		g.proc = map[uint64]bool{}
 	}
 	if s.Landlock != nil {
 		g.forwards, g.plain = s.Landlock.Forwards, true
@@ -116,7 +123,8 @@ func (g *guard) prepareThread(creatable []CreatablePath) error {
 	}
 	switch err := unix.Unshare(unix.CLONE_FS); {
 	case err == nil:
-		unix.Umask(0o077)
+		g.mask = 0o077
+		unix.Umask(g.mask)
 	case !g.plain:
 		return fmt.Errorf("separating the guard's file mode mask: %w", err)
 	}
@@ -229,14 +237,7 @@ func (g *guard) serveLegacy(c *call, nr uintptr) bool {
 
 // guarded returns the protected name at the location, if it is one.
 func (g *guard) guarded(at location) (GuardedName, bool) {
-	if len(g.names) == 0 {
-		return GuardedName{}, false
-	}
-	var st unix.Stat_t
-	if unix.Fstat(at.dir, &st) != nil {
-		return GuardedName{}, false
-	}
-	for _, n := range g.names[object{st.Dev, st.Ino}] {
+	for _, n := range g.names[at.id] {
 		if n.Name == at.name || n.Fold && strings.EqualFold(n.Name, at.name) {
 			return n, true
 		}

@@ -12,7 +12,8 @@ import (
 // location is a name in an open directory: what the last component of a path
 // means once everything before it is resolved.
 type location struct {
-	dir  int // O_PATH descriptor, owned
+	dir  int    // O_PATH descriptor, owned
+	id   object // of the directory
 	name string
 	// slash keeps the trailing slash of the path, which demands a directory.
 	slash bool
@@ -39,19 +40,25 @@ func (g *guard) locate(c *call, dirfd int, address uint64) (location, unix.Errno
 	if e != 0 {
 		return location{}, e
 	}
-	defer unix.Close(base)
+	defer g.release(base)
 	return g.locateFrom(c, base, path)
 }
 
-// base opens the directory that the path starts from.
+// base opens the directory that the path starts from. It is to be released.
 func (g *guard) base(c *call, dirfd int, path string) (int, unix.Errno) {
 	if path == "" {
 		return -1, unix.ENOENT
 	}
 	if path[0] == '/' {
-		return dup(g.root)
+		return g.root, 0
 	}
 	return g.descriptor(c, dirfd, unix.O_DIRECTORY)
+}
+
+func (g *guard) release(base int) {
+	if base != g.root {
+		unix.Close(base)
+	}
 }
 
 func dup(fd int) (int, unix.Errno) {
@@ -65,11 +72,11 @@ func dup(fd int) (int, unix.Errno) {
 // locateFrom is locate for a path relative to an open directory.
 func (g *guard) locateFrom(c *call, base int, path string) (location, unix.Errno) {
 	parent, name, slash := splitPath(path)
-	dir, e := g.walkDir(c, base, parent)
+	dir, id, e := g.walkDir(c, base, parent)
 	if e != 0 {
 		return location{}, e
 	}
-	return location{dir: dir, name: name, slash: slash}, 0
+	return location{dir: dir, id: id, name: name, slash: slash}, 0
 }
 
 // splitPath separates the last component; trailing slashes belong to it.
@@ -86,30 +93,73 @@ func splitPath(path string) (parent, name string, slash bool) {
 // walkDir opens the directory that path means for the caller, starting at base.
 // One call of openat2(2) does it unless /proc is on the way, where the meaning
 // depends on who asks.
-func (g *guard) walkDir(c *call, base int, path string) (int, unix.Errno) {
-	if path == "" && !onProc(base) {
+func (g *guard) walkDir(c *call, base int, path string) (int, object, unix.Errno) {
+	fd, e := g.walkAtOnce(base, path)
+	if e == 0 {
+		id, proc, e := g.identify(fd)
+		if e == 0 && !proc {
+			return fd, id, 0
+		}
+		unix.Close(fd)
+		if e != 0 {
+			return -1, id, e
+		}
+	} else if e != errProcOnTheWay {
+		return -1, object{}, e
+	}
+	if fd, e = g.walkSlowly(c, base, path); e != 0 {
+		return -1, object{}, e
+	}
+	id, _, e := g.identify(fd)
+	if e != 0 {
+		unix.Close(fd)
+	}
+	return fd, id, e
+}
+
+// errProcOnTheWay says that only a walk by component gives the caller's view.
+const errProcOnTheWay = unix.ELOOP
+
+// walkAtOnce lets the kernel resolve the path.
+func (g *guard) walkAtOnce(base int, path string) (int, unix.Errno) {
+	if path == "" {
 		return dup(base)
 	}
-	if strings.HasPrefix(path, "/") {
+	relative := strings.TrimLeft(path, "/")
+	if len(relative) < len(path) {
 		base = g.root
 	}
-	if relative := strings.TrimLeft(path, "/"); relative != "" && !strings.HasPrefix(path, "/proc/") && !onProc(base) {
-		fd, err := unix.Openat2(base, relative, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
-		switch {
-		case err == nil && !onProc(fd):
-			return fd, 0
-		case err == nil:
-			unix.Close(fd)
-		case err != unix.ELOOP:
-			return -1, errnoOf(err)
+	if relative == "" || strings.HasPrefix(path, "/proc/") || base != g.root && onProc(base) {
+		return -1, errProcOnTheWay
+	}
+	fd, err := unix.Openat2(base, relative, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
+	return fd, result(err)
+}
+
+// identify tells which directory a descriptor refers to and whether it is one of
+// a /proc.
+func (g *guard) identify(fd int) (id object, proc bool, e unix.Errno) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return object{}, false, errnoOf(err)
+	}
+	id = object{st.Dev, st.Ino}
+	proc, known := g.proc[st.Dev]
+	if !known {
+		proc = onProc(fd)
+		if g.proc != nil {
+			g.proc[st.Dev] = proc
 		}
 	}
-	return g.walkSlowly(c, base, path)
+	return id, proc, 0
 }
 
 // walkSlowly resolves component by component, so that /proc/self means the
 // caller and nothing of srt-init's own /proc entries is ever entered.
 func (g *guard) walkSlowly(c *call, base int, path string) (int, unix.Errno) {
+	if strings.HasPrefix(path, "/") {
+		base = g.root
+	}
 	w := walk{g: g, c: c}
 	if e := w.enter(base); e != 0 {
 		return -1, e

@@ -324,7 +324,7 @@ func (g *guard) bind(c *call, fd int, raw []byte) unix.Errno {
 	if e != 0 {
 		return e
 	}
-	defer unix.Close(base)
+	defer g.release(base)
 	at, e := g.locateFrom(c, base, name)
 	if e != 0 {
 		return e
@@ -400,6 +400,9 @@ func (g *guard) checkBound(c *call, file int) unix.Errno {
 	}
 	at := location{dir: dir, name: path.Base(name)}
 	defer at.close()
+	if at.id, _, e = g.identify(dir); e != 0 {
+		return e
+	}
 	n, ok := g.guarded(at)
 	if !ok || n.Exists {
 		return 0
