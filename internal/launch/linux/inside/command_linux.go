@@ -29,16 +29,12 @@ func (e *commandError) Unwrap() error { return e.err }
 // start gives up everything on the main thread and runs the command from there.
 // The other threads of srt-init keep what they have; the runtime never starts
 // new ones from a thread that is locked.
-func (i *initProcess) start() (int, error) {
-	prog, err := assemble(filterRules(i.spec.Filter))
-	if err != nil {
-		return 0, err
-	}
+func (i *initProcess) start(filter []unix.SockFilter) (int, error) {
 	dir, err := i.workingDirectory()
 	if err != nil {
 		return 0, err
 	}
-	listener, err := confineThread(prog, i.spec.Filter)
+	listener, err := confineThread(filter, i.spec.Filter)
 	if err != nil {
 		return 0, &stageError{stage: "privileges", err: err}
 	}

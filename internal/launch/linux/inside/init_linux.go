@@ -85,10 +85,15 @@ func (i *initProcess) run() (ending, error) {
 	if err := streams.confine(); err != nil {
 		return ending{}, err
 	}
+	// The host has work of its own at this moment.
+	filter, err := assemble(filterRules(i.spec.Filter))
+	if err != nil {
+		return ending{}, err
+	}
 	if err := i.awaitGo(); err != nil {
 		return ending{}, err
 	}
-	pid, err := i.start()
+	pid, err := i.start(filter)
 	if err != nil {
 		return ending{}, err
 	}
