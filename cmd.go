@@ -43,6 +43,9 @@ type Cmd struct {
 	Limits *config.Limits
 	// NewSession runs the command without the caller's controlling terminal.
 	NewSession bool
+	// Trace reports refused opens for reading as well as refused changes. Every
+	// open then takes a few microseconds longer. Linux only.
+	Trace bool
 	// NullFD is a descriptor number that is the null device in the command, for
 	// callers that use the number themselves; 0 for none.
 	NullFD int

@@ -137,7 +137,7 @@ func (s *Sandbox) request(c *Cmd, cfg *config.Config, at place, temp *tempDir, p
 		Policy: pol, UnixSockets: cfg.Network.AllowAllUnixSockets, NestedNamespaces: cfg.AllowNestedUserNamespaces,
 		LocalBinding: cfg.Network.AllowLocalBinding, Direct: direct.launcher(), HostPorts: s.filter.LoopbackPorts(),
 		Path: c.Path, Args: c.Args, Env: environment(c.baseEnvironment(at), cfg, temp.variable(), s.helperPath()),
-		Dir: at.dir, Home: at.home, Ports: []int{httpPort, socksPort}, Private: temp.private(), NullFD: c.NullFD,
+		Trace: c.Trace, Dir: at.dir, Home: at.home, Ports: []int{httpPort, socksPort}, Private: temp.private(), NullFD: c.NullFD,
 		Limits: cfg.Limits.With(c.Limits),
 		Note:   s.options.warn, Violation: func(v launch.Violation) { s.record(c, v) },
 	}

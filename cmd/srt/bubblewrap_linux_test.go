@@ -49,7 +49,7 @@ func TestScriptsBubblewrap(t *testing.T) {
 	needBackend(t, config.BackendBubblewrap)
 	var files []string
 	for _, name := range []string{"arguments", "attack", "crossing", "direct", "exit_status", "kernel_trees", "refusals", "replaced", "signals", "unix_sockets",
-		"violations", "work", "write_rules"} {
+		"trace", "violations", "work", "write_rules"} {
 		files = append(files, filepath.Join("testdata", "script", name+".txtar"))
 	}
 	for _, uid := range users() {

@@ -26,6 +26,7 @@ Options (they end at the first word that is not one of them):
                               wall-time=10m (repeatable)
       --violations WHEN       auto, always, never or json: report refused operations after
                               the command ended (default: auto, when stderr is a terminal)
+      --trace                 report refused reads, too; slows opening files down
       --violations-fd N       write the report to descriptor N instead of stderr
       --exit-code-on-failure N  status when srt itself fails or refuses (default: 1)
       --control-fd N          read further settings, one JSON object a line, from descriptor N
@@ -50,6 +51,7 @@ type options struct {
 	debug         bool
 	version, help bool
 	newSession    bool
+	trace         bool
 	limits        config.Limits
 	violations    string
 	violationsFD  int
@@ -75,6 +77,7 @@ var flags = []flag{
 	{names: []string{"-V", "--version"}, set: func(o *options) { o.version = true }},
 	{names: []string{"-h", "--help"}, set: func(o *options) { o.help = true }},
 	{names: []string{"--new-session"}, set: func(o *options) { o.newSession = true }},
+	{names: []string{"--trace"}, set: func(o *options) { o.trace = true }},
 	{names: []string{"--limit"}, value: setLimit},
 	{names: []string{"--violations"}, value: setViolations},
 	{names: []string{"--violations-fd"}, value: setViolationsFD},

@@ -42,7 +42,7 @@ func runCommand(o *options, m *messages) (int, error) {
 	defer sb.Close()
 	cmd := newCommand(ctx, sb, o)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.NewSession, cmd.NullFD = o.newSession, o.controlFD
+	cmd.NewSession, cmd.NullFD, cmd.Trace = o.newSession, o.controlFD, o.trace
 	if o.limits != (config.Limits{}) {
 		cmd.Limits = &o.limits
 	}

@@ -51,6 +51,8 @@ type Request struct {
 	Env  []string
 	// Dir is where the command starts, Home the second choice.
 	Dir, Home string
+	// Trace reports refused opens for reading, too; every open then costs more.
+	Trace bool
 	// LocalBinding lets the command listen on ports of this machine, where it
 	// has no network of its own.
 	LocalBinding bool

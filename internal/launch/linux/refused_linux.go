@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/srt-sandbox/srt/internal/launch"
+	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
 	"github.com/srt-sandbox/srt/internal/policy"
 )
 
@@ -40,8 +41,12 @@ func (p *process) explain(body string) {
 		return
 	}
 	operation, name := f[0], f[1]
-	ops, ok := operations[operation]
 	pid, err := strconv.Atoi(f[2])
+	if operation == inside.OperationRead && err == nil && path.IsAbs(name) {
+		p.explainRead(name, pid, f[3])
+		return
+	}
+	ops, ok := operations[operation]
 	if !ok || err != nil || !path.IsAbs(name) {
 		return
 	}
@@ -61,6 +66,17 @@ func (p *process) explain(body string) {
 		v.Rule, v.Cure = "filesystem.allowWrite", fmt.Sprintf("add %q to filesystem.allowWrite", path.Dir(name))
 	}
 	p.request.Violation(v)
+}
+
+// explainRead reports an open of a hidden place. What the caller could not read
+// without a sandbox either, or what does not exist, is no violation.
+func (p *process) explainRead(name string, pid int, process string) {
+	place := p.request.Policy.StateAt(name)
+	if place.View == policy.Host || unix.Access(name, unix.R_OK) != nil || !p.firstRefusal(inside.OperationRead, name) {
+		return
+	}
+	p.request.Violation(launch.Violation{Operation: inside.OperationRead, Path: name, Target: place.Path,
+		Rule: place.Rule.String(), Cure: place.Rule.Cure, PID: pid, Process: process})
 }
 
 // firstRefusal reports whether a refusal is new.

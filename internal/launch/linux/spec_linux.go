@@ -29,7 +29,8 @@ func specFor(r launch.Request) *inside.Spec {
 	for _, r := range r.Policy.Sockets {
 		s.Sockets = append(s.Sockets, inside.SocketRule{Path: r.Path, Pattern: r.Pattern})
 	}
-	s.Filter.Guard = len(s.Names) > 0 || len(s.Creatable) > 0
+	s.Filter.Trace = r.Trace
+	s.Filter.Guard = r.Trace || len(s.Names) > 0 || len(s.Creatable) > 0
 	return s
 }
 

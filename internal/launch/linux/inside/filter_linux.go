@@ -15,6 +15,8 @@ type FilterOptions struct {
 	NestedNamespaces bool
 	// Guard hands the calls that create or change names to srt-init.
 	Guard bool
+	// Trace hands every open over, so that those of hidden places are noticed.
+	Trace bool
 	// Direct hands connections over, so that they can be made without a proxy.
 	Direct bool
 	// Landlock replaces what namespaces confine; nil where there are some. It is

@@ -28,6 +28,7 @@ type guard struct {
 	// rules decide about files where no mount does; nil where mounts do.
 	rules        *pathRules
 	sharedMemory sharedMemory
+	reads        *readTrace // nil where opens for reading are not handed over
 	forwards     []Forward
 	sockets      *sockets
 	direct       *direct
@@ -71,6 +72,9 @@ func startGuard(fd, control int, s *Spec, d *direct) {
 	} else if s.Landlock == nil {
 		// Nobody but srt-init can mount here, so no number changes its meaning.
 		g.proc = map[uint64]bool{}
+	}
+	if s.Filter.Trace {
+		g.reads = newReadTrace(s.Plan)
 	}
 	if s.Landlock != nil {
 		g.forwards, g.plain = s.Landlock.Forwards, true

@@ -17,6 +17,11 @@ const openRetries = 64
 
 // open serves open(2), openat(2) and creat(2) with O_CREAT.
 func (g *guard) open(c *call, dirfd int, path uint64, flags int, mode uint32) {
+	if g.reads != nil && flags&openChanges == 0 {
+		g.traceRead(c, dirfd, path, flags)
+		g.listener.proceed(c.id)
+		return
+	}
 	at, e := g.locate(c, dirfd, path)
 	if e != 0 {
 		g.listener.answer(c.id, 0, e)

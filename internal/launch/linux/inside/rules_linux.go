@@ -42,7 +42,7 @@ func filterRules(o FilterOptions) []rule {
 	case o.Landlock != nil:
 		rules = append(rules, landlockRules(o.Landlock)...)
 	case o.Guard:
-		rules = append(rules, guardRules()...)
+		rules = append(rules, guardRules(o.Trace)...)
 	}
 	return rules
 }
@@ -160,20 +160,26 @@ func limitRules() []rule {
 }
 
 // guardRules hand the calls that create, remove or open for writing to srt-init;
-// openat2(2) has its flags in memory.
-func guardRules() []rule {
+// openat2(2) has its flags in memory. With trace they hand every open over.
+func guardRules(trace bool) []rule {
 	notify := func(call uintptr, when ...condition) rule {
 		return rule{call: call, when: when, action: unix.SECCOMP_RET_USER_NOTIF}
 	}
+	opens := func(flags int) []condition {
+		if trace {
+			return nil
+		}
+		return []condition{hasAny(flags, openChanges)}
+	}
 	rules := []rule{
-		notify(unix.SYS_OPENAT, hasAny(2, openChanges)),
+		notify(unix.SYS_OPENAT, opens(2)...),
 		notify(unix.SYS_OPENAT2),
 		notify(unix.SYS_MKDIRAT), notify(unix.SYS_MKNODAT), notify(unix.SYS_SYMLINKAT), notify(unix.SYS_LINKAT),
 		notify(unix.SYS_RENAMEAT2), notify(legacyCalls.renameat), notify(unix.SYS_UNLINKAT),
 	}
 	if legacyCalls.present {
 		rules = append(rules,
-			notify(legacyCalls.open, hasAny(1, openChanges)), notify(legacyCalls.creat), notify(legacyCalls.unlink), notify(legacyCalls.rmdir),
+			notify(legacyCalls.open, opens(1)...), notify(legacyCalls.creat), notify(legacyCalls.unlink), notify(legacyCalls.rmdir),
 			notify(legacyCalls.mkdir), notify(legacyCalls.mknod), notify(legacyCalls.symlink), notify(legacyCalls.link), notify(legacyCalls.rename))
 	}
 	return rules
