@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -58,6 +59,8 @@ type initProcess struct {
 	// descendants are killed one by one where there is no PID namespace.
 	descendants *descendants
 	group       int // the open cgroup.procs of the command's cgroup, 0 if it has none
+	// orphaned is set before everything is ended from another goroutine.
+	orphaned atomic.Bool
 	// bubblewrap says that bwrap made the namespaces and most of the mounts.
 	bubblewrap bool
 }
@@ -245,6 +248,8 @@ func (i *initProcess) supervise(pid int) (ending, error) {
 		switch {
 		case err == unix.EINTR:
 			continue
+		case err != nil && i.orphaned.Load():
+			select {} // the one who ends everything has waited for the command, and ends this process
 		case err != nil:
 			return ending{}, fmt.Errorf("waiting for the command: %w", err)
 		case got != pid:
@@ -295,6 +300,7 @@ func ownGroup(pid int) int {
 
 // endOrphaned kills the command and removes what the host half would have removed.
 func (i *initProcess) endOrphaned() {
+	i.orphaned.Store(true)
 	i.killRest()
 	if i.spec.Private != "" {
 		_ = os.RemoveAll(filepath.Clean(i.spec.Private))
