@@ -242,7 +242,7 @@ func (v *bubblewrap) failure(status syscall.WaitStatus, err error) error {
 	switch {
 	case moved(v.plan):
 		stage = "changed"
-	case len(contents(v.info)) == 0:
+	case len(contents(v.info)) == 0, strings.Contains(text, "uid map"), strings.Contains(text, "gid map"):
 		stage = "namespaces"
 	}
 	return startError(stage, text, err)
