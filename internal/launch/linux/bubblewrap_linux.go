@@ -235,7 +235,7 @@ func (v *bubblewrap) initStatus(w syscall.WaitStatus) syscall.WaitStatus {
 // failure explains why bwrap ended before the sandbox stood.
 func (v *bubblewrap) failure(status syscall.WaitStatus, err error) error {
 	text := v.message(status)
-	if strings.Contains(strings.ToLower(text), "permission") {
+	if lower := strings.ToLower(text); strings.Contains(lower, "permission") || strings.Contains(lower, "not permitted") {
 		err = unix.EPERM // bwrap has words of its own for it
 	}
 	stage := "mount"
