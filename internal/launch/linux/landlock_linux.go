@@ -104,7 +104,8 @@ func (l *landlocked) Close() {
 func landlockSpecFor(r launch.Request) *inside.Spec {
 	s := specFor(r)
 	s.Plan = nil
-	s.Filter.Guard, s.Filter.NestedNamespaces, s.Filter.Direct = true, false, false
+	// The guard answers for reads there, so it reports them without being asked.
+	s.Filter.Guard, s.Filter.NestedNamespaces, s.Filter.Direct, s.Filter.Trace = true, false, false, false
 	s.Landlock = &inside.LandlockSpec{LocalBinding: r.LocalBinding}
 	if r.Policy.Disabled {
 		return s
