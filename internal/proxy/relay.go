@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -24,7 +23,7 @@ func (s *Session) copyOneWay(to, from net.Conn, first []byte) {
 		_, err = to.Write(first)
 	}
 	if err == nil {
-		_, err = io.Copy(to, from)
+		_, err = copyConn(to, from)
 	}
 	closeWrite(to)
 	if err != nil {

@@ -82,11 +82,11 @@ type Options struct {
 	// RequireHostMatch refuses plain requests whose Host header names another
 	// server than the request's target.
 	RequireHostMatch bool
-	// MaxConns bounds the connections that are open at once; 4096 by default.
+	// MaxConns bounds the connections that are open at once; 8192 by default.
 	MaxConns int
 }
 
-const defaultMaxConns = 4096
+const defaultMaxConns = 8192
 
 // Session is one filter. Its methods are safe for concurrent use.
 type Session struct {

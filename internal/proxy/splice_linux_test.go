@@ -1,0 +1,192 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// tcpPair returns the two ends of a connection over the loopback interface.
+func tcpPair(t testing.TB) (a, b *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	one, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { one.Close(); two.Close() })
+	return one.(*net.TCPConn), two.(*net.TCPConn)
+}
+
+// copying starts a copy and returns the ends that a client and a server hold,
+// and the outcome.
+func copying(t testing.TB) (client, server *net.TCPConn, done chan error, moved *int64) {
+	client, from := tcpPair(t)
+	to, server := tcpPair(t)
+	done, moved = make(chan error, 1), new(int64)
+	go func() {
+		n, err := copyConn(to, from)
+		*moved = n
+		_ = to.CloseWrite()
+		done <- err
+	}()
+	return client, server, done, moved
+}
+
+func TestCopyKeepsEveryByte(t *testing.T) {
+	client, server, done, moved := copying(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	const total = 32 << 20
+	sent := sha256.New()
+	go func() {
+		defer client.CloseWrite()
+		for left := total; left > 0; {
+			piece := make([]byte, min(left, 1+random.IntN(300_000)))
+			for i := range piece {
+				piece[i] = byte(random.Uint32())
+			}
+			sent.Write(piece)
+			if _, err := client.Write(piece); err != nil {
+				return
+			}
+			left -= len(piece)
+		}
+	}()
+	got := sha256.New()
+	buf := make([]byte, 100_000)
+	for {
+		n, err := server.Read(buf[:1+random.IntN(len(buf)-1)])
+		got.Write(buf[:n])
+		if err != nil {
+			break
+		}
+	}
+	if err := <-done; err != nil || *moved != total {
+		t.Errorf("copied %d bytes, %v", *moved, err)
+	}
+	if !bytes.Equal(sent.Sum(nil), got.Sum(nil)) {
+		t.Error("the bytes that arrived are others")
+	}
+}
+
+// A deadline ends a copy that waits for a reader, and what was not delivered is
+// not delivered to anybody else.
+func TestCopyToASlowReader(t *testing.T) {
+	client, from := tcpPair(t)
+	to, server := tcpPair(t)
+	_ = to.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+	go func() { // more than the buffers of all sockets and the pipe hold
+		secret := bytes.Repeat([]byte("secret"), 1<<20)
+		for range 8 {
+			if _, err := client.Write(secret); err != nil {
+				return
+			}
+		}
+	}()
+	if _, err := copyConn(to, from); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the copy ended with %v", err)
+	}
+	to.Close()
+	from.Close()
+	server.Close()
+	for range 20 {
+		client, server, done, _ := copying(t)
+		if _, err := client.Write([]byte("mine")); err != nil {
+			t.Fatal(err)
+		}
+		_ = client.CloseWrite()
+		if got, err := io.ReadAll(server); string(got) != "mine" || err != nil {
+			t.Fatalf("read %d bytes, %v", len(got), err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCopyEndsWithItsConnections(t *testing.T) {
+	for name, end := range map[string]func(client, server *net.TCPConn){
+		"client resets": func(client, _ *net.TCPConn) { _ = client.SetLinger(0); client.Close() },
+		"server resets": func(client, server *net.TCPConn) {
+			_ = server.SetLinger(0)
+			server.Close()
+			for range 100 {
+				if _, err := client.Write([]byte("x")); err != nil {
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, server, done, _ := copying(t)
+			if _, err := client.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			end(client, server)
+			select {
+			case <-done:
+			case <-time.After(5 * time.Second):
+				t.Error("the copy goes on")
+			}
+		})
+	}
+}
+
+// Tunnels can stand for days; one that is silent holds nothing but its two ends.
+func TestIdleTunnelsHoldNoPipes(t *testing.T) {
+	before := openPipes(t)
+	const tunnels = 100
+	for range tunnels {
+		client, server, _, _ := copying(t)
+		if _, err := client.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for openPipes(t)-before > tunnels/4 && time.Now().Before(deadline) {
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond)
+	}
+	if held := openPipes(t) - before; held > tunnels/4 {
+		t.Errorf("%d ends of pipes are open for %d idle tunnels", held, tunnels)
+	}
+}
+
+func openPipes(t *testing.T) int {
+	t.Helper()
+	all, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, name := range all {
+		if target, err := os.Readlink(name); err == nil && strings.HasPrefix(target, "pipe:") {
+			n++
+		}
+	}
+	return n
+}
