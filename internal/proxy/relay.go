@@ -23,7 +23,7 @@ func (s *Session) copyOneWay(to, from net.Conn, first []byte) {
 		_, err = to.Write(first)
 	}
 	if err == nil {
-		_, err = copyConn(to, from)
+		_, err = s.pipes.copyConn(to, from)
 	}
 	closeWrite(to)
 	if err != nil {

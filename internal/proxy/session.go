@@ -97,6 +97,7 @@ type Session struct {
 	slots chan struct{}
 
 	readers, writers, buffers sync.Pool
+	pipes                     pipePool
 
 	serving sync.WaitGroup // calls of Serve and ServeForward
 
@@ -162,6 +163,7 @@ func (s *Session) Close() error {
 	s.mu.Unlock()
 	done := make(chan struct{})
 	go func() { s.serving.Wait(); close(done) }()
+	defer s.pipes.close()
 	select {
 	case <-done:
 		return nil

@@ -3,7 +3,6 @@ package proxy
 import (
 	"io"
 	"net"
-	"runtime"
 	"sync"
 	"syscall"
 
@@ -18,7 +17,7 @@ const spliceChunk = 1 << 20
 // returns how many bytes arrived. Between two TCP connections the bytes stay in
 // the kernel. Other than with io.Copy a connection that is silent holds no pipe,
 // so an idle tunnel costs the descriptors of its two ends alone.
-func copyConn(to, from net.Conn) (int64, error) {
+func (l *pipePool) copyConn(to, from net.Conn) (int64, error) {
 	dst, ok1 := to.(*net.TCPConn)
 	src, ok2 := from.(*net.TCPConn)
 	if !ok1 || !ok2 {
@@ -31,7 +30,7 @@ func copyConn(to, from net.Conn) (int64, error) {
 	}
 	var total int64
 	for {
-		p, n, err := fill(rawSrc)
+		p, n, err := l.fill(rawSrc)
 		if err == errNoPipe || err == unix.EINVAL { // the kernel does not splice every kind of socket
 			moved, err := io.Copy(to, from)
 			return total + moved, err
@@ -42,48 +41,89 @@ func copyConn(to, from net.Conn) (int64, error) {
 		moved, err := p.drain(rawDst, n)
 		total += moved
 		if err != nil {
+			p.close() // not empty
 			return total, err
 		}
+		l.put(p)
 	}
 }
 
 // pipe carries bytes from one socket to another.
 type pipe struct{ ends [2]int }
 
-var pipes sync.Pool // of *pipe, empty
-
 // errNoPipe says that the connection has to be copied in another way.
 const errNoPipe = unix.EMFILE
 
-func takePipe() (*pipe, error) {
-	if p, ok := pipes.Get().(*pipe); ok {
+// maxIdlePipes bounds the pipes that are kept for the next bytes.
+const maxIdlePipes = 32
+
+// pipePool keeps empty pipes. The zero value is ready.
+type pipePool struct {
+	mu     sync.Mutex
+	idle   []*pipe
+	closed bool
+}
+
+func (l *pipePool) take() (*pipe, error) {
+	l.mu.Lock()
+	if n := len(l.idle); n > 0 {
+		p := l.idle[n-1]
+		l.idle = l.idle[:n-1]
+		l.mu.Unlock()
 		return p, nil
 	}
+	l.mu.Unlock()
 	p := &pipe{}
 	if err := unix.Pipe2(p.ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, errNoPipe
 	}
 	// A user may have only so many large pipes; the others are smaller.
 	_, _ = unix.FcntlInt(uintptr(p.ends[0]), unix.F_SETPIPE_SZ, spliceChunk)
-	runtime.AddCleanup(p, func(ends [2]int) { unix.Close(ends[0]); unix.Close(ends[1]) }, p.ends)
 	return p, nil
+}
+
+// put takes an empty pipe back.
+func (l *pipePool) put(p *pipe) {
+	l.mu.Lock()
+	keep := len(l.idle) < maxIdlePipes && !l.closed
+	if keep {
+		l.idle = append(l.idle, p)
+	}
+	l.mu.Unlock()
+	if !keep {
+		p.close()
+	}
+}
+
+func (l *pipePool) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.idle {
+		p.close()
+	}
+	l.idle, l.closed = nil, true
+}
+
+func (p *pipe) close() {
+	unix.Close(p.ends[0])
+	unix.Close(p.ends[1])
 }
 
 // fill waits until the connection has bytes and moves them into a pipe. 0 bytes
 // mean that it ended; there is no pipe then.
-func fill(from syscall.RawConn) (*pipe, int, error) {
+func (l *pipePool) fill(from syscall.RawConn) (*pipe, int, error) {
 	var p *pipe
 	var n int64
 	var failed error
 	err := from.Read(func(fd uintptr) bool {
-		if p, failed = takePipe(); failed != nil {
+		if p, failed = l.take(); failed != nil {
 			return true
 		}
 		n, failed = splice(int(fd), p.ends[1], spliceChunk)
 		if n > 0 {
 			return true
 		}
-		pipes.Put(p)
+		l.put(p)
 		p = nil
 		return failed != unix.EAGAIN
 	})
@@ -96,8 +136,7 @@ func fill(from syscall.RawConn) (*pipe, int, error) {
 	return p, int(n), err
 }
 
-// drain moves what is in the pipe to a connection and gives the pipe back. A pipe
-// that could not be emptied is left to the garbage collector.
+// drain moves what is in the pipe to a connection.
 func (p *pipe) drain(to syscall.RawConn, n int) (moved int64, err error) {
 	for n > 0 {
 		var m int64
@@ -118,7 +157,6 @@ func (p *pipe) drain(to syscall.RawConn, n int) (moved int64, err error) {
 		moved += m
 		n -= int(m)
 	}
-	pipes.Put(p)
 	return moved, nil
 }
 
