@@ -116,9 +116,12 @@ func (d *decoder) checkString(at, s string, r rules) {
 	}
 }
 
-// checkText checks one element of a list or map of texts.
+// checkText checks one element of a list of texts or ports, or of a map of texts.
 func (d *decoder) checkText(at string, v reflect.Value, format string) {
-	if format != "" && v.Kind() == reflect.String {
+	switch {
+	case format == "port":
+		d.checkRange(at, int(v.Int()), eachRules(format), "")
+	case format != "" && v.Kind() == reflect.String:
 		d.report(at, checkFormat(format, v.String()))
 	}
 }

@@ -103,6 +103,10 @@ func (d *decoder) walkStruct(at string, v reflect.Value) {
 		}
 		return
 	}
+	if p, ok := v.Interface().(Publish); ok {
+		d.report(at, p.Validate())
+		return
+	}
 	for _, f := range fieldsOf(v.Type()).list {
 		where, value := join(at, f.key), v.Field(f.index)
 		d.walk(where, value)

@@ -223,6 +223,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(list("denyRead", `["~/x",{"path":"a","literal":true}]`))
 	f.Add(domains(`["a.b:443","*.c.d"]`, `["*"]`))
 	f.Add(settings(`,"credentials":{"allowPlaintextInject":true,"envVars":[{"name":"A","mode":"mask","extract":"(\\s)"}]},"ripgrep":{"command":""},"windows":{"proxyPortRange":[1,2]}`, `,"parentProxy":{"http":"a:1","noProxy":""}`, `,"allowRead":[]`))
+	f.Add(withNetwork(`"publishPorts":[1,"2:3","[::1]:4"],"allowHostPorts":[5]`))
 	f.Fuzz(func(t *testing.T, text string) {
 		c, _, err := Parse([]byte(text))
 		if err != nil {

@@ -35,6 +35,8 @@ func schemaOf(t reflect.Type, r rules) schema {
 		return quantitySchema("bytes", "a size such as 64k, 512m or 2g", sizePattern)
 	case reflect.TypeFor[Duration]():
 		return quantitySchema("seconds", "a time such as 90s, 10m or 1h30m", durationPattern)
+	case reflect.TypeFor[Publish]():
+		return quantitySchema("a port, the same on both sides", "[HOST:]PORT[:INSIDE]", publishPattern)
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -57,10 +59,13 @@ func schemaOf(t reflect.Type, r rules) schema {
 	return stringSchema(r)
 }
 
-// eachRules turns the rule for the elements of a list into the rules of a text.
+// eachRules turns the rule for the elements of a list into the rules of one.
 func eachRules(each string) rules {
-	if each == "nonempty" {
+	switch each {
+	case "nonempty":
 		return rules{nonempty: true}
+	case "port":
+		return rules{min: 1, max: maxPort}
 	}
 	return rules{format: each}
 }
@@ -135,7 +140,7 @@ func Keys() []string {
 	var walk func(at string, t reflect.Type)
 	walk = func(at string, t reflect.Type) {
 		switch {
-		case t == reflect.TypeFor[PathEntry]():
+		case t == reflect.TypeFor[PathEntry](), t == reflect.TypeFor[Publish]():
 		case t.Kind() == reflect.Pointer:
 			walk(at, t.Elem())
 		case t.Kind() == reflect.Slice:

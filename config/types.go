@@ -65,7 +65,12 @@ type Network struct {
 	AllowAllUnixSockets bool `json:"allowAllUnixSockets,omitzero"`
 	// Transparent lets programs that know no proxy connect directly, held to the
 	// same rules; absent means true. Linux only.
-	Transparent       *bool    `json:"transparent,omitzero"`
+	Transparent *bool `json:"transparent,omitzero"`
+	// PublishPorts lead from ports of this machine to servers of the command.
+	PublishPorts []Publish `json:"publishPorts,omitzero"`
+	// AllowHostPorts are TCP ports of this machine's loopback that the command
+	// may connect to, at the same address. DeniedDomains still wins.
+	AllowHostPorts    []int    `json:"allowHostPorts,omitzero" rule:"each=port"`
 	AllowLocalBinding bool     `json:"allowLocalBinding,omitzero"`
 	AllowMachLookup   []string `json:"allowMachLookup,omitzero" rule:"each=machname"`
 	// HTTPProxyPort and SOCKSProxyPort name proxies on the host's loopback that

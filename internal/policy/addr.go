@@ -105,6 +105,11 @@ func (h *Hosts) CheckAddress(host string, port int, a netip.Addr, own []netip.Ad
 	if _, ok := h.allow.Addr(a, port); ok {
 		return AddressAllowed, false
 	}
+	if slices.Contains(loopbackAddresses, a.String()) {
+		if d, _ := h.loopbackPort(host, port); d.Verdict == Allow {
+			return AddressAllowed, false
+		}
+	}
 	if IsLocalhost(host) {
 		if a.IsLoopback() {
 			return AddressAllowed, false

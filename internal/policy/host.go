@@ -36,6 +36,7 @@ type Hosts struct {
 	reasons     map[string]string
 	strict      bool
 	ranges      []netip.Prefix
+	loopback    map[int]int // ports of network.allowHostPorts, with their places there
 }
 
 // NewHosts builds the host lists of a configuration. The error names the
@@ -51,6 +52,12 @@ func NewHosts(cfg *config.Config) (*Hosts, error) {
 		return nil, err
 	}
 	h := &Hosts{allow: allow, deny: deny, reasons: maps.Clone(n.DeniedDomainReasons), strict: n.StrictAllowlist}
+	h.loopback = make(map[int]int, len(n.AllowHostPorts))
+	for i, port := range n.AllowHostPorts {
+		if _, known := h.loopback[port]; !known {
+			h.loopback[port] = i
+		}
+	}
 	for i, text := range n.DeniedResolvedAddresses {
 		r, err := hostname.ParseRange(text)
 		if err != nil {
@@ -99,6 +106,11 @@ func (h *Hosts) Decide(host string, port int, perCommand *hostname.Set) HostDeci
 	if i, ok := h.allow.Match(canonical, port); ok {
 		return HostDecision{Verdict: Allow, Host: canonical, Rule: listRule("network.allowedDomains", i, h.allow)}
 	}
+	if isLoopback(canonical) {
+		if d, listed := h.loopbackPort(canonical, port); listed {
+			return d
+		}
+	}
 	d := HostDecision{Host: canonical, Reason: ReasonNotAllowed}
 	if !h.strict {
 		if i, ok := perCommand.Match(canonical, port); ok {
@@ -107,7 +119,34 @@ func (h *Hosts) Decide(host string, port int, perCommand *hostname.Set) HostDeci
 		d.Verdict = Ask
 	}
 	d.Rule = Rule{Setting: "network.allowedDomains", Cure: fmt.Sprintf("add %q to network.allowedDomains", entryFor(canonical))}
+	if isLoopback(canonical) && port > 0 {
+		d.Rule.Cure = fmt.Sprintf("add %d to network.allowHostPorts", port)
+	}
 	return d
+}
+
+// isLoopback reports whether a canonical host is what network.allowHostPorts is
+// about.
+func isLoopback(host string) bool {
+	return IsLocalhost(host) || slices.Contains(loopbackAddresses, host)
+}
+
+var loopbackAddresses = []string{"127.0.0.1", "::1"}
+
+// loopbackPort decides about a host of this machine by network.allowHostPorts. A
+// deny of any of its names counts: they lead to the same servers.
+func (h *Hosts) loopbackPort(canonical string, port int) (d HostDecision, listed bool) {
+	i, listed := h.loopback[port]
+	if !listed {
+		return HostDecision{}, false
+	}
+	for _, name := range append([]string{"localhost"}, loopbackAddresses...) {
+		if reason, rule, denied := h.Denied(name, port); denied {
+			return HostDecision{Host: canonical, Reason: reason, Rule: rule}, true
+		}
+	}
+	rule := Rule{Setting: "network.allowHostPorts[" + strconv.Itoa(i) + "]", Entry: strconv.Itoa(port)}
+	return HostDecision{Verdict: Allow, Host: canonical, Rule: rule}, true
 }
 
 // DecideName judges a host of which the port is not known yet: it is allowed if
@@ -124,6 +163,13 @@ func (h *Hosts) DecideName(host string, perCommand *hostname.Set) HostDecision {
 	if i, ok := h.allow.MatchAnyPort(d.Host); ok {
 		return HostDecision{Verdict: Allow, Host: d.Host, Rule: listRule("network.allowedDomains", i, h.allow)}
 	}
+	if IsLocalhost(d.Host) {
+		for port := range h.loopback {
+			if d, _ := h.loopbackPort(d.Host, port); d.Verdict == Allow {
+				return d
+			}
+		}
+	}
 	if i, ok := perCommand.MatchAnyPort(d.Host); ok && !h.strict {
 		return HostDecision{Verdict: Allow, Host: d.Host, Rule: Rule{Setting: "the command's own list", Entry: perCommand.Pattern(i).String()}}
 	}
@@ -131,15 +177,16 @@ func (h *Hosts) DecideName(host string, perCommand *hostname.Set) HostDecision {
 }
 
 // LoopbackPorts returns the ports of this machine's loopback that the allow list
-// names as localhost or as an address.
+// names as localhost or as an address, and those of network.allowHostPorts.
 func (h *Hosts) LoopbackPorts() []int {
 	if h == nil {
 		return nil
 	}
 	ports := h.allow.PortsOf("localhost")
-	for _, address := range []string{"127.0.0.1", "::1"} {
+	for _, address := range loopbackAddresses {
 		ports = append(ports, h.allow.PortsOf(address)...)
 	}
+	ports = slices.AppendSeq(ports, maps.Keys(h.loopback))
 	slices.Sort(ports)
 	return slices.Compact(ports)
 }
