@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,9 @@ type Cmd struct {
 	// network.allowedDomains, in the same form. deniedDomains still wins, and
 	// network.strictAllowlist switches the list off.
 	AllowDomains []string
+	// Publish lists ports that lead to servers of this command, in addition to
+	// network.publishPorts; see [Cmd.Published].
+	Publish []config.Publish
 	// Limits bound this command; those that are set replace the ones of the
 	// settings.
 	Limits *config.Limits
@@ -173,6 +177,17 @@ func (c *Cmd) Kill() error {
 	}
 	c.run.box.Kill()
 	return nil
+}
+
+// Published returns the ports of this machine that lead to servers of the command,
+// those of the settings first, in their order. There are none before Start.
+func (c *Cmd) Published() []Published {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.run == nil {
+		return nil
+	}
+	return slices.Clone(c.run.published.ports)
 }
 
 // Violations returns the operations that were refused to this command, oldest

@@ -17,6 +17,8 @@ import (
 type direct struct {
 	*proxy.Direct
 	sandbox *Sandbox
+	// anywhere leads every address here, not only ports of this machine's loopback.
+	anywhere bool
 
 	mu     sync.Mutex
 	closed bool
@@ -25,22 +27,26 @@ type direct struct {
 
 // direct returns nil where every program must use a proxy: when the settings say
 // so, when other proxies do the filtering, and when nothing could be reached
-// anyway.
+// anyway. Ports of this machine's loopback that the settings open are exempt.
 func (s *Sandbox) direct(c *Cmd, cfg *config.Config, who proxy.Invocation) *direct {
 	n := &cfg.Network
 	off := n.Transparent != nil && !*n.Transparent || n.HTTPProxyPort != 0 || n.SOCKSProxyPort != 0
-	if off || len(n.AllowedDomains) == 0 && len(c.AllowDomains) == 0 && s.options.ask == nil {
+	anywhere := !off && (len(n.AllowedDomains) > 0 || len(c.AllowDomains) > 0 || s.options.ask != nil)
+	if !anywhere && len(n.AllowHostPorts) == 0 {
 		return nil
 	}
-	return &direct{Direct: s.filter.NewDirect(who), sandbox: s}
+	return &direct{Direct: s.filter.NewDirect(who), sandbox: s, anywhere: anywhere}
 }
 
-// launcher is d for a request; a nil pointer in an interface would not be nil.
-func (d *direct) launcher() launch.Direct {
+// attach puts d into a request.
+func (d *direct) attach(r *launch.Request, n *config.Network) {
 	if d == nil {
-		return nil
+		return
 	}
-	return d
+	r.Direct, r.Anywhere, r.HostPorts = d, d.anywhere, n.AllowHostPorts
+	if d.anywhere {
+		r.HostPorts = d.sandbox.filter.LoopbackPorts()
+	}
 }
 
 // Names implements [launch.Direct].

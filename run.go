@@ -19,12 +19,13 @@ import (
 
 // run is one started command.
 type run struct {
-	box    launch.Sandbox
-	temp   *tempDir
-	direct *direct
-	status launch.Status
-	err    error
-	done   chan struct{}
+	box       launch.Sandbox
+	temp      *tempDir
+	direct    *direct
+	published *publishing
+	status    launch.Status
+	err       error
+	done      chan struct{}
 }
 
 // maxReplans bounds how often a run starts over because the file system changed
@@ -41,18 +42,24 @@ func (s *Sandbox) start(c *Cmd) (*run, error) {
 	if err := c.Limits.Validate(); err != nil {
 		return nil, err
 	}
-	place, err := c.place()
+	at, err := c.place()
+	if err != nil {
+		return nil, err
+	}
+	published, err := s.publish(c, cfg)
 	if err != nil {
 		return nil, err
 	}
 	temp, err := s.makeTempDir(cfg)
 	if err != nil {
+		published.close()
 		return nil, err
 	}
+	means := means{place: at, temp: temp, published: published, allow: allow}
 	launcher, err := newLauncher(cfg)
 	for attempt := 0; err == nil; attempt++ {
 		var r *run
-		r, err = s.build(c, cfg, launcher, place, temp, allow)
+		r, err = s.build(c, cfg, launcher, means)
 		if err == nil {
 			return r, nil
 		}
@@ -64,28 +71,37 @@ func (s *Sandbox) start(c *Cmd) (*run, error) {
 		}
 	}
 	temp.discard()
+	published.close()
 	return nil, err
+}
+
+// means are what a run has before its sandbox is built.
+type means struct {
+	place
+	temp      *tempDir
+	published *publishing
+	allow     *hostname.Set // the command's own list of hosts
 }
 
 // build makes the namespaces and resolves the policy while they come up, puts the
 // sandbox together, attaches the network filter and lets the command go.
-func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, at place, temp *tempDir, allow *hostname.Set) (*run, error) {
+func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, m means) (*run, error) {
 	streams, err := c.openStreams()
 	if err != nil {
 		return nil, err
 	}
 	shell := s.shell(launcher, launch.Streams{Stdio: streams.stdio, NewSession: c.NewSession})
-	pol, policyErr := s.resolve(c, cfg, launcher, at, temp)
+	pol, policyErr := s.resolve(c, cfg, launcher, m)
 	box, err := shell.wait()
 	if err != nil {
 		streams.closeAll()
 		return nil, err
 	}
-	who := proxy.Invocation{ID: c.id, Command: c.text(), AllowDomains: allow}
+	who := proxy.Invocation{ID: c.id, Command: c.text(), AllowDomains: m.allow}
 	direct := s.direct(c, cfg, who)
 	var listeners []net.Listener
 	if err = policyErr; err == nil {
-		listeners, err = box.Build(c.ctx, s.request(c, cfg, at, temp, pol, direct))
+		listeners, err = box.Build(c.ctx, s.request(c, cfg, m, pol, direct))
 	}
 	if err == nil {
 		err = box.Start()
@@ -98,10 +114,11 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, at
 	}
 	// From here on the command runs. Connections that it makes before the filter
 	// accepts wait in the sockets.
-	r := &run{box: box, temp: temp, direct: direct, done: make(chan struct{})}
+	r := &run{box: box, temp: m.temp, direct: direct, published: m.published, done: make(chan struct{})}
 	s.collect.Do(func() { s.running.Go(collectTempDirs) })
 	drain := streams.handedOver()
 	s.serve(listeners, cfg, who)
+	s.servePublished(m.published, box)
 	stop := context.AfterFunc(c.ctx, func() { s.interrupt(c, r) })
 	stopClose := context.AfterFunc(s.ctx, box.Kill)
 	stopTimer := s.limitWallTime(c, cfg, r)
@@ -117,10 +134,10 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, at
 }
 
 // resolve turns the configuration and the file system of this moment into rules.
-func (s *Sandbox) resolve(c *Cmd, cfg *config.Config, launcher launch.Launcher, at place, temp *tempDir) (*policy.Policy, error) {
+func (s *Sandbox) resolve(c *Cmd, cfg *config.Config, launcher launch.Launcher, m means) (*policy.Policy, error) {
 	pol, err := policy.Resolve(c.ctx, policy.Input{
-		Config: cfg, Cwd: at.dir, Home: at.home, UID: os.Geteuid(), FS: policy.OSFS(),
-		Protected: s.protectedFiles(), ExtraWrite: temp.writable(), HostIdentity: launcher.HostIdentity(),
+		Config: cfg, Cwd: m.dir, Home: m.home, UID: os.Geteuid(), FS: policy.OSFS(),
+		Protected: s.protectedFiles(), ExtraWrite: m.temp.writable(), HostIdentity: launcher.HostIdentity(),
 	})
 	if err != nil {
 		return nil, err
@@ -132,15 +149,17 @@ func (s *Sandbox) resolve(c *Cmd, cfg *config.Config, launcher launch.Launcher, 
 }
 
 // request says what to run and what confines it.
-func (s *Sandbox) request(c *Cmd, cfg *config.Config, at place, temp *tempDir, pol *policy.Policy, direct *direct) launch.Request {
-	return launch.Request{
+func (s *Sandbox) request(c *Cmd, cfg *config.Config, m means, pol *policy.Policy, direct *direct) launch.Request {
+	r := launch.Request{
 		Policy: pol, UnixSockets: cfg.Network.AllowAllUnixSockets, NestedNamespaces: cfg.AllowNestedUserNamespaces,
-		LocalBinding: cfg.Network.AllowLocalBinding, Direct: direct.launcher(), HostPorts: s.filter.LoopbackPorts(),
-		Path: c.Path, Args: c.Args, Env: environment(c.baseEnvironment(at), cfg, temp.variable(), s.helperPath()),
-		Trace: c.Trace, Dir: at.dir, Home: at.home, Ports: []int{httpPort, socksPort}, Private: temp.private(), NullFD: c.NullFD,
+		LocalBinding: cfg.Network.AllowLocalBinding, Published: m.published.inside(),
+		Path: c.Path, Args: c.Args, Env: environment(c.baseEnvironment(m.place), cfg, m.temp.variable(), s.helperPath()),
+		Trace: c.Trace, Dir: m.dir, Home: m.home, Ports: []int{httpPort, socksPort}, Private: m.temp.private(), NullFD: c.NullFD,
 		Limits: cfg.Limits.With(c.Limits),
 		Note:   s.options.warn, Violation: func(v launch.Violation) { s.record(c, v) },
 	}
+	direct.attach(&r, &cfg.Network)
+	return r
 }
 
 // serve lets the filter accept on sockets that live inside the sandbox and
@@ -159,6 +178,7 @@ func (s *Sandbox) serve(listeners []net.Listener, cfg *config.Config, who proxy.
 // finish waits for the command's end and puts everything away.
 func (s *Sandbox) finish(r *run, drain func() error, listeners []net.Listener) {
 	r.status, r.err = r.box.Wait()
+	r.published.close()
 	r.box.Close()
 	r.direct.close()
 	for _, ln := range listeners {

@@ -1,6 +1,10 @@
 package srt
 
-import "github.com/srt-sandbox/srt/config"
+import (
+	"errors"
+
+	"github.com/srt-sandbox/srt/config"
+)
 
 const (
 	needsTermination = "this version does not terminate TLS; remove the setting to run without it"
@@ -23,7 +27,7 @@ func checkSupported(c *config.Config) error {
 			return &UnsupportedError{Setting: f.setting, Reason: f.reason}
 		}
 	}
-	return nil
+	return errors.Join(checkHostPorts(c), checkPublish(c, nil))
 }
 
 func masksFiles(c *config.Config) bool {

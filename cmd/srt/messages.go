@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 
+	srt "github.com/srt-sandbox/srt"
 	"github.com/srt-sandbox/srt/config"
 )
 
@@ -44,6 +45,16 @@ func (m *messages) warn(text string) {
 	if !m.said[text] {
 		m.said[text] = true
 		fmt.Fprintln(m.w, "srt: warning: "+text)
+	}
+}
+
+// published says which ports were chosen for the user. Those that they chose
+// themselves they know.
+func (m *messages) published(ports []srt.Published) {
+	for _, p := range ports {
+		if p.Port == 0 {
+			m.plain(fmt.Sprintf("srt: publishing %s (port %d inside)", p.Addr, p.Inside))
+		}
 	}
 }
 

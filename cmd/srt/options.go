@@ -24,6 +24,9 @@ Options (they end at the first word that is not one of them):
       --limit NAME=VALUE      bound the command, over the settings; NAME is memory, processes,
                               open-files, file-size, cpu-time or wall-time: memory=2g,
                               wall-time=10m (repeatable)
+      --publish [HOST:]PORT[:INSIDE]  lead connections to PORT of this machine to a server of the
+                              command on port INSIDE; only this machine can connect unless HOST
+                              says otherwise; PORT 0 is any that is free (repeatable)
       --violations WHEN       auto, always, never or json: report refused operations after
                               the command ended (default: auto, when stderr is a terminal)
       --trace                 report refused reads, too; slows opening files down
@@ -53,6 +56,7 @@ type options struct {
 	newSession    bool
 	trace         bool
 	limits        config.Limits
+	publish       []config.Publish
 	violations    string
 	violationsFD  int
 	controlFD     int
@@ -79,6 +83,7 @@ var flags = []flag{
 	{names: []string{"--new-session"}, set: func(o *options) { o.newSession = true }},
 	{names: []string{"--trace"}, set: func(o *options) { o.trace = true }},
 	{names: []string{"--limit"}, value: setLimit},
+	{names: []string{"--publish"}, value: addPublish},
 	{names: []string{"--violations"}, value: setViolations},
 	{names: []string{"--violations-fd"}, value: setViolationsFD},
 	{names: []string{"--exit-code-on-failure"}, value: setFailureStatus},
@@ -101,6 +106,15 @@ func setLimit(o *options, v string) error {
 	if err := o.limits.Set(name, value); err != nil {
 		return fmt.Errorf("reading --limit: %w", err)
 	}
+	return nil
+}
+
+func addPublish(o *options, v string) error {
+	p, err := config.ParsePublish(v)
+	if err != nil {
+		return fmt.Errorf("reading --publish: %w", err)
+	}
+	o.publish = append(o.publish, p)
 	return nil
 }
 

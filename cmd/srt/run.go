@@ -42,7 +42,7 @@ func runCommand(o *options, m *messages) (int, error) {
 	defer sb.Close()
 	cmd := newCommand(ctx, sb, o)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.NewSession, cmd.NullFD, cmd.Trace = o.newSession, o.controlFD, o.trace
+	cmd.NewSession, cmd.NullFD, cmd.Trace, cmd.Publish = o.newSession, o.controlFD, o.trace, o.publish
 	if o.limits != (config.Limits{}) {
 		cmd.Limits = &o.limits
 	}
@@ -52,6 +52,7 @@ func runCommand(o *options, m *messages) (int, error) {
 		return 0, err
 	}
 	relay.attach(cmd)
+	m.published(cmd.Published())
 	err = cmd.Wait()
 	report.write(sb.Violations())
 	select {

@@ -63,9 +63,13 @@ type Request struct {
 	Ports []int
 	// Direct serves programs that know no proxy; nil where there are none.
 	Direct Direct
+	// Anywhere leads connections to every address to Direct, and name lookups.
+	Anywhere bool
 	// HostPorts are ports of this machine's loopback that may be reached inside
 	// under the same address, through Direct.
 	HostPorts []int
+	// Published are ports that servers of the command listen on for [Sandbox.Dial].
+	Published []int
 	// NullFD is a descriptor number that is the null device in the command; 0 for none.
 	NullFD int
 	// Private is the run's own temporary directory, removed even if this
@@ -90,7 +94,7 @@ type Direct interface {
 }
 
 // Sandbox is one prepared sandbox. Its methods are called in the order Build,
-// Start, Wait, Close; Signal and Kill at any time.
+// Start, Wait, Close; Signal and Kill at any time, Dial from Start on.
 type Sandbox interface {
 	// Build puts every layer in place and returns the listeners, which accept
 	// connections made inside. A *StartError says which layer failed; the
@@ -98,6 +102,9 @@ type Sandbox interface {
 	Build(context.Context, Request) ([]net.Listener, error)
 	// Start lets the command go.
 	Start() error
+	// Dial connects to one of the published ports inside, on 127.0.0.1 or ::1. It
+	// tries until a server listens there, the context ends or the sandbox does.
+	Dial(ctx context.Context, port int) (net.Conn, error)
 	// Wait waits for the command's end. The error is a *CommandError when the
 	// program could not be started.
 	Wait() (Status, error)
@@ -151,7 +158,7 @@ func Exceeded(key string, value fmt.Stringer) Violation {
 // StartError says why a sandbox could not be set up. The command did not run.
 type StartError struct {
 	// Stage is the layer that failed: "namespaces", "mount", "network",
-	// "privileges", "guard", "limits", "changed" or "start"; "bubblewrap" is bwrap itself.
+	// "privileges", "guard", "limits", "publish", "changed" or "start"; "bubblewrap" is bwrap itself.
 	Stage string
 	// Text is what failed, Cause why as far as this machine tells, Cure what a
 	// person can do about it.

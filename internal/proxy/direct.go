@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 
@@ -59,11 +60,11 @@ func (d *Direct) Judge(ctx context.Context, to netip.AddrPort) bool {
 // program meant. The destination is judged again, because the lists may have
 // changed, and then dialed.
 func (d *Direct) Serve(ln net.Listener) error {
+	to, ok := ln.Addr().(*net.TCPAddr)
+	if !ok {
+		return fmt.Errorf("serving connections without a proxy: %v is no TCP address", ln.Addr())
+	}
 	return d.s.serve(ln, func(v *service, conn net.Conn) {
-		to, ok := conn.LocalAddr().(*net.TCPAddr)
-		if !ok {
-			return
-		}
 		c := newClient(v, conn, d.who)
 		c.r, c.w = d.s.reader(&c.in), d.s.writer(conn)
 		defer c.dropBuffers()

@@ -10,6 +10,7 @@ const (
 	maxReason   = 500      // of a refusal's text, in UTF-16 code units
 	maxAttempts = 16       // addresses of one name that are tried
 	copyBuffer  = 32 << 10
+	maxInbound  = 1024 // connections to one published port
 )
 
 // waits bound everything that may not take as long as it likes.
@@ -26,6 +27,8 @@ type waits struct {
 	linger    time.Duration // for reading what follows a final answer
 	drain     time.Duration // for one direction of a tunnel after the other failed
 	accept    time.Duration // after a passing failure to accept
+	inbound   time.Duration // for a server inside to listen, once somebody wants to connect
+	farewell  time.Duration // for inbound connections to end after the server
 	close     time.Duration // for everything to end
 }
 
@@ -34,5 +37,6 @@ func defaultWaits() waits {
 		firstByte: 10 * time.Second, head: 60 * time.Second, body: 5 * time.Minute, keepAlive: 5 * time.Second, left: time.Minute,
 		dial: 30 * time.Second, stagger: 250 * time.Millisecond, socks: 10 * time.Second, stranger: 5 * time.Second,
 		linger: time.Second, drain: 2 * time.Second, accept: 5 * time.Millisecond, close: 2 * time.Second,
+		inbound: 10 * time.Second, farewell: time.Second,
 	}
 }

@@ -19,13 +19,16 @@ type service struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
+	slots  chan struct{} // one for each connection
+	// grace is how long connections may last when the listener was closed.
+	grace time.Duration
 
 	mu   sync.Mutex
 	open map[net.Conn]struct{} // nil when the service has ended
 }
 
 func (s *Session) begin(ln net.Listener) (*service, error) {
-	v := &service{s: s, ln: ln, open: map[net.Conn]struct{}{}}
+	v := &service{s: s, ln: ln, slots: s.slots, open: map[net.Conn]struct{}{}}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +48,13 @@ func (s *Session) serve(ln net.Listener, handle func(*service, net.Conn)) error 
 	if err != nil {
 		return err
 	}
+	return v.serve(handle)
+}
+
+func (v *service) serve(handle func(*service, net.Conn)) error {
+	s := v.s
 	defer func() {
+		v.awaitConnections()
 		v.end()
 		v.wait.Wait()
 		s.mu.Lock()
@@ -54,7 +63,7 @@ func (s *Session) serve(ln net.Listener, handle func(*service, net.Conn)) error 
 		s.serving.Done()
 	}()
 	for {
-		conn, err := ln.Accept()
+		conn, err := v.ln.Accept()
 		switch {
 		case err == nil:
 			v.start(conn, handle)
@@ -76,14 +85,14 @@ func isPassing(err error) bool {
 // start serves a connection, or closes it when too many are open.
 func (v *service) start(conn net.Conn, handle func(*service, net.Conn)) {
 	select {
-	case v.s.slots <- struct{}{}:
+	case v.slots <- struct{}{}:
 	default:
-		v.s.o.Logger.Warn("too many connections; refusing one", "limit", cap(v.s.slots))
+		v.s.o.Logger.Warn("too many connections; refusing one", "limit", cap(v.slots))
 		conn.Close()
 		return
 	}
 	v.wait.Go(func() {
-		defer func() { <-v.s.slots }()
+		defer func() { <-v.slots }()
 		if !v.hold(conn) {
 			return
 		}
@@ -121,6 +130,22 @@ func (v *service) release(conn net.Conn) {
 	delete(v.open, conn)
 	v.mu.Unlock()
 	conn.Close()
+}
+
+// awaitConnections lets connections end by themselves for a moment.
+func (v *service) awaitConnections() {
+	if v.grace == 0 {
+		return
+	}
+	done := make(chan struct{})
+	go func() { v.wait.Wait(); close(done) }()
+	timer := time.NewTimer(v.grace)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-v.ctx.Done():
+	}
 }
 
 // end closes the listener and every connection, and cancels what is under way.

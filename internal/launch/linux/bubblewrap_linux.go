@@ -90,6 +90,11 @@ func (p *process) giveUpWithBubblewrap() func() {
 // Start implements [launch.Sandbox].
 func (b *bubblewrapSandbox) Start() error { return b.process.Load().Start() }
 
+// Dial implements [launch.Sandbox].
+func (b *bubblewrapSandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
+	return b.process.Load().Dial(ctx, port)
+}
+
 // Wait implements [launch.Sandbox].
 func (b *bubblewrapSandbox) Wait() (launch.Status, error) { return b.process.Load().Wait() }
 

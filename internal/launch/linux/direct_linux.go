@@ -95,11 +95,7 @@ func (p *process) judge(body []byte) {
 		if p.request.Direct.Judge(ctx, netip.AddrPortFrom(address, port)) {
 			verdict = 1
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if !p.gone {
-			_ = inside.SendMessage(p.control, inside.MessageVerdict, append(id, verdict))
-		}
+		_ = p.tell(inside.MessageVerdict, append(id, verdict))
 	}()
 }
 

@@ -2,8 +2,10 @@ package linux
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"path"
+	"slices"
 	"syscall"
 	"time"
 
@@ -49,12 +51,17 @@ type landlocked struct {
 
 // Build listens on ports of this machine in the place of the sandbox's own.
 func (l *landlocked) Build(ctx context.Context, r launch.Request) ([]net.Listener, error) {
+	if len(r.Published) > 0 {
+		return nil, &launch.StartError{Stage: "publish", Text: "publishing ports: under the Landlock backend the command has no network of its own, so that a port inside is one of this machine",
+			Cure: "use another backend; or set network.allowLocalBinding and connect to the server directly"}
+	}
 	l.request = r
 	stop := context.AfterFunc(ctx, l.Kill)
 	defer stop()
 	s := landlockSpecFor(r)
+	ports := append(slices.Clone(r.Ports), hostPorts(r)...)
 	var listeners []net.Listener
-	for _, port := range r.Ports {
+	for _, port := range ports {
 		ln, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {
 			closeAll(listeners)
@@ -67,7 +74,32 @@ func (l *landlocked) Build(ctx context.Context, r launch.Request) ([]net.Listene
 		closeAll(listeners)
 		return nil, err
 	}
-	return listeners, nil
+	for _, ln := range listeners[len(r.Ports):] {
+		r.Direct.Serve(ln)
+	}
+	return listeners[:len(r.Ports)], nil
+}
+
+// maxHostPorts bounds the listeners that stand for ports of this machine.
+const maxHostPorts = 256
+
+// hostPorts are the ports of this machine's loopback that the command reaches at
+// their own address: through the filter, like every connection.
+func hostPorts(r launch.Request) []int {
+	if r.Direct == nil {
+		return nil
+	}
+	var ports []int
+	for _, port := range r.HostPorts {
+		if !slices.Contains(r.Ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	if len(ports) > maxHostPorts {
+		r.Note(fmt.Sprintf("under the Landlock backend only the first %d ports of this machine's loopback can be reached without a proxy", maxHostPorts))
+		ports = ports[:maxHostPorts]
+	}
+	return ports
 }
 
 func closeAll(listeners []net.Listener) {
@@ -105,7 +137,8 @@ func landlockSpecFor(r launch.Request) *inside.Spec {
 	s := specFor(r)
 	s.Plan = nil
 	// The guard answers for reads there, so it reports them without being asked.
-	s.Filter.Guard, s.Filter.NestedNamespaces, s.Filter.Direct, s.Filter.Trace = true, false, false, false
+	s.Filter.Guard, s.Filter.NestedNamespaces, s.Filter.Trace = true, false, false
+	s.Filter.Direct, s.Filter.HostPorts = false, false
 	s.Landlock = &inside.LandlockSpec{LocalBinding: r.LocalBinding}
 	if r.Policy.Disabled {
 		return s

@@ -19,12 +19,13 @@ func specFor(r launch.Request) *inside.Spec {
 		Filter: inside.FilterOptions{UnixSockets: r.UnixSockets, NestedNamespaces: r.NestedNamespaces},
 		Names:  names,
 		Path:   r.Path, Args: r.Args, Env: r.Env, Dir: r.Dir, Home: r.Home, Ports: r.Ports, Private: r.Private, NullFD: r.NullFD,
+		Published: r.Published,
 	}
 	for _, c := range r.Policy.Creatable {
 		s.Creatable = append(s.Creatable, inside.CreatablePath{Path: c.Path, Parent: c.Parent, First: c.First})
 	}
 	if r.Direct != nil {
-		s.Filter.Direct, s.HostPorts = true, r.HostPorts
+		s.Filter.Direct, s.Filter.HostPorts, s.HostPorts = r.Anywhere, len(r.HostPorts) > 0, r.HostPorts
 	}
 	for _, r := range r.Policy.Sockets {
 		s.Sockets = append(s.Sockets, inside.SocketRule{Path: r.Path, Pattern: r.Pattern})

@@ -50,6 +50,7 @@ type process struct {
 	// announced is told the local port of each connection that srt-init makes;
 	// nil where it makes none.
 	announced func(port int)
+	sockets   socketRequests
 	exited    chan struct{} // closed when srt-init was reaped
 
 	mu        sync.Mutex
@@ -190,9 +191,7 @@ func (p *process) lost(ctx context.Context, err error) error {
 	<-p.exited
 	// It may have said why before a packet to it failed.
 	if kind, body, fds, err := inside.ReceiveMessage(p.control); err == nil {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
+		closeDescriptors(fds)
 		if kind == inside.MessageFailed {
 			return failure(body)
 		}
@@ -288,10 +287,17 @@ func (p *process) abnormalEnd() (launch.Status, error) {
 
 func (p *process) event(kind inside.MessageKind, body []byte, fds []int) {
 	switch kind {
-	case inside.MessageAsk:
-		p.judge(body)
 	case inside.MessageListener:
 		p.serveDirect(fds)
+		return
+	case inside.MessageSockets:
+		p.sockets.answered(body, fds)
+		return
+	}
+	closeDescriptors(fds) // no other message has any
+	switch kind {
+	case inside.MessageAsk:
+		p.judge(body)
 	case inside.MessageNote:
 		p.request.Note(string(body))
 	case inside.MessageStopped:

@@ -36,7 +36,7 @@ func decodeSpec(data []byte) (*Spec, error) {
 
 func (c *coder) spec(s *Spec) {
 	list(c, (*[]Op)(&s.Plan), c.op)
-	c.flags(&s.Filter.UnixSockets, &s.Filter.NestedNamespaces, &s.Filter.Guard, &s.Filter.Trace, &s.Filter.Direct)
+	c.flags(&s.Filter.UnixSockets, &s.Filter.NestedNamespaces, &s.Filter.Guard, &s.Filter.Trace, &s.Filter.Direct, &s.Filter.HostPorts)
 	list(c, &s.Names, c.name)
 	list(c, &s.Sockets, func(r *SocketRule) { c.texts(&r.Path, &r.Pattern) })
 	list(c, &s.Creatable, func(p *CreatablePath) { c.texts(&p.Path, &p.Parent, &p.First) })
@@ -46,6 +46,7 @@ func (c *coder) spec(s *Spec) {
 	list(c, &s.Ports, func(p *int) { number(c, p) })
 	number(c, &s.NullFD)
 	list(c, &s.HostPorts, func(p *int) { number(c, p) })
+	list(c, &s.Published, func(p *int) { number(c, p) })
 	list(c, &s.Limits, func(l *ResourceLimit) {
 		number(c, &l.Resource)
 		number(c, &l.Soft)

@@ -9,12 +9,12 @@ import (
 func TestSpecRoundTrip(t *testing.T) {
 	s := &Spec{
 		Plan:      Plan{{Kind: OpPin, Path: "/a\xff\n", Symlink: true, Dev: 1 << 40, Ino: ^uint64(0)}, {Kind: OpBase, Path: "/", Write: true, Dir: true, Nested: true}},
-		Filter:    FilterOptions{UnixSockets: true, Guard: true, Direct: true},
+		Filter:    FilterOptions{UnixSockets: true, Guard: true, Direct: true, HostPorts: true},
 		Names:     []GuardedName{{Dir: "/d", Name: "n", Fold: true, Rule: "r", Cure: "c", Target: "/d/n/x", Dev: 7, Ino: 8, Exists: true}},
 		Creatable: []CreatablePath{{Path: "/p/q/r", Parent: "/p", First: "q"}},
-		HostPorts: []int{5432},
-		Sockets:   []SocketRule{{Path: "/run", Pattern: "*.sock"}},
-		Path:      "prog", Args: []string{"prog", "", "a b"}, Env: []string{"A=\x80"}, Dir: "/w", Home: "/h", Ports: []int{3128, 1080}, Private: "/t", NullFD: 7,
+		HostPorts: []int{5432}, Published: []int{3000, 8080},
+		Sockets: []SocketRule{{Path: "/run", Pattern: "*.sock"}},
+		Path:    "prog", Args: []string{"prog", "", "a b"}, Env: []string{"A=\x80"}, Dir: "/w", Home: "/h", Ports: []int{3128, 1080}, Private: "/t", NullFD: 7,
 		Landlock: &LandlockSpec{
 			States: []PathState{{Path: "/", Read: true, Rule: "r", Cure: "c", ReadRule: "q", Why: "w"}}, Pins: []string{"/p"},
 			Forwards: []Forward{{Port: 3128, Real: 40000}}, LocalBinding: true,

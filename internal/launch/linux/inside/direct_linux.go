@@ -34,6 +34,10 @@ func newDirect(control int, s *Spec) *direct {
 	for _, p := range s.HostPorts {
 		d.hostPorts[p] = true
 	}
+	// What reaches a published port comes from outside: it must not get out again.
+	for _, p := range s.Published {
+		delete(d.hostPorts, p)
+	}
 	return d
 }
 

@@ -17,8 +17,9 @@ type FilterOptions struct {
 	Guard bool
 	// Trace hands every open over, so that those of hidden places are noticed.
 	Trace bool
-	// Direct hands connections over, so that they can be made without a proxy.
-	Direct bool
+	// Direct and HostPorts hand connections over, so that they can be made without
+	// a proxy: to every address, and to ports of the host's loopback.
+	Direct, HostPorts bool
 	// Landlock replaces what namespaces confine; nil where there are some. It is
 	// not part of the launch spec.
 	Landlock *landlockFilter
@@ -26,7 +27,7 @@ type FilterOptions struct {
 
 // served reports whether srt-init serves any call.
 func (o FilterOptions) served() bool {
-	return o.Guard || !o.UnixSockets || o.Direct || o.Landlock != nil
+	return o.Guard || !o.UnixSockets || o.Direct || o.HostPorts || o.Landlock != nil
 }
 
 // bpfJumpLimit is the reach of a conditional jump, whose offsets are bytes.

@@ -272,6 +272,8 @@ func (i *initProcess) watchHost(pid int) {
 			i.endOrphaned()
 		case kind == MessageVerdict && i.direct != nil:
 			i.direct.answered(body)
+		case kind == MessageSockets && len(i.spec.Published) > 0:
+			handOutSockets(i.control, body)
 		case kind == MessageSignal && len(body) == 1:
 			passOn(pid, unix.Signal(body[0]))
 		}

@@ -31,7 +31,7 @@ func filterRules(o FilterOptions) []rule {
 	rules = append(rules, socketPairRules(o.UnixSockets)...)
 	if o.Landlock == nil {
 		rules = append(rules, socketRules(o.UnixSockets)...)
-		if !o.UnixSockets || o.Direct {
+		if !o.UnixSockets || o.Direct || o.HostPorts {
 			rules = append(rules, rule{call: unix.SYS_CONNECT, action: unix.SECCOMP_RET_USER_NOTIF})
 		}
 	}

@@ -33,6 +33,9 @@ type Spec struct {
 	// HostPorts are ports of this machine's loopback that may be reached inside
 	// under the same address.
 	HostPorts []int
+	// Published are ports of the command's servers that the host half connects to.
+	// There the command only ever meets itself.
+	Published []int
 	// Sockets are the Unix sockets outside that the command may connect to.
 	Sockets []SocketRule
 	// Limits are set on the command before it runs.
@@ -165,6 +168,10 @@ const (
 	MessageVerdict MessageKind = 'Y'
 	// MessageListener carries a listening socket for connections without a proxy.
 	MessageListener MessageKind = 'L'
+	// MessageSockets asks for unconnected TCP sockets of the sandbox's network, and
+	// carries one for each address family back; the first four bytes number the
+	// question.
+	MessageSockets MessageKind = 'Q'
 	// MessageKill makes srt-init end everything.
 	MessageKill MessageKind = 'K'
 	// MessageExit carries the wait status of the command in two bytes and the
@@ -180,6 +187,10 @@ const (
 // SendMessage sends one packet. A body beyond the limit is cut: only texts for
 // people can be that long.
 func SendMessage(fd int, kind MessageKind, body []byte, descriptors ...int) error {
+	return send(fd, kind, body, 0, descriptors)
+}
+
+func send(fd int, kind MessageKind, body []byte, flags int, descriptors []int) error {
 	var oob []byte
 	if len(descriptors) > 0 {
 		oob = unix.UnixRights(descriptors...)
@@ -189,7 +200,7 @@ func SendMessage(fd int, kind MessageKind, body []byte, descriptors ...int) erro
 		packet = packet[:maxMessage]
 	}
 	for {
-		err := unix.Sendmsg(fd, packet, oob, nil, unix.MSG_NOSIGNAL)
+		err := unix.Sendmsg(fd, packet, oob, nil, unix.MSG_NOSIGNAL|flags)
 		if err != unix.EINTR {
 			return err
 		}
