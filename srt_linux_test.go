@@ -22,6 +22,9 @@ import (
 
 func TestMain(m *testing.M) {
 	MaybeExecHelper()
+	if act, ok := commands[os.Getenv("SRT_TEST_COMMAND")]; ok {
+		os.Exit(act(os.Args[1:]))
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -49,7 +49,7 @@ func TestScriptsBubblewrap(t *testing.T) {
 	needBackend(t, config.BackendBubblewrap)
 	var files []string
 	for _, name := range []string{"arguments", "attack", "attack_files", "attack_processes", "crossing", "direct", "exit_status", "git", "isolation", "kernel_trees", "lifecycle",
-		"limits", "loopback", "mandatory", "reads", "refusals", "replaced", "signals", "trace", "unix_sockets", "violations", "work", "write_limits", "write_rules"} {
+		"limits", "loopback", "mandatory", "ports", "reads", "refusals", "replaced", "signals", "trace", "unix_sockets", "violations", "work", "write_limits", "write_rules"} {
 		files = append(files, filepath.Join("testdata", "script", name+".txtar"))
 	}
 	for _, uid := range users() {
