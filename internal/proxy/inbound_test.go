@@ -75,19 +75,20 @@ func TestInboundHalfClose(t *testing.T) {
 		t.Errorf("outside read %d bytes, %v", len(got), err)
 	}
 
-	client = connect(t, address)
-	if inside, err = server.Accept(); err != nil {
+	second := connect(t, address)
+	other, err := server.Accept()
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer inside.Close()
-	_, _ = io.WriteString(inside, "bye")
-	inside.(*net.TCPConn).CloseWrite()
-	if got, err := io.ReadAll(client); err != nil || string(got) != "bye" {
+	defer other.Close()
+	_, _ = io.WriteString(other, "bye")
+	other.(*net.TCPConn).CloseWrite()
+	if got, err := io.ReadAll(second); err != nil || string(got) != "bye" {
 		t.Errorf("outside read %q, %v", got, err)
 	}
-	_, _ = io.WriteString(client, "still there")
-	client.Close()
-	if got, err := io.ReadAll(inside); err != nil || string(got) != "still there" {
+	_, _ = io.WriteString(second, "still there")
+	second.Close()
+	if got, err := io.ReadAll(other); err != nil || string(got) != "still there" {
 		t.Errorf("inside read %q, %v", got, err)
 	}
 }
