@@ -34,6 +34,8 @@ func environment(base []string, c *config.Config, tempDir, helper string) []stri
 		e.set("TMPDIR", tempDir)
 	}
 	e.setProxies()
+	e.setHostPort("CLAUDE_CODE_HOST_HTTP_PROXY_PORT", c.Network.HTTPProxyPort)
+	e.setHostPort("CLAUDE_CODE_HOST_SOCKS_PROXY_PORT", c.Network.SOCKSProxyPort)
 	e.setJava()
 	if helper != "" {
 		e.set("GIT_SSH_COMMAND", gitSSHCommand(helper))
@@ -102,6 +104,15 @@ func (e *variables) setProxies() {
 	e.set("CLOUDSDK_PROXY_TYPE", "http")
 	e.set("CLOUDSDK_PROXY_ADDRESS", "localhost")
 	e.set("CLOUDSDK_PROXY_PORT", strconv.Itoa(httpPort))
+}
+
+// setHostPort names the port of a proxy on this machine. srt's own has none, and
+// the one that an outer sandbox had says nothing here.
+func (e *variables) setHostPort(name string, port int) {
+	e.unset(name)
+	if port != 0 {
+		e.set(name, strconv.Itoa(port))
+	}
 }
 
 // setJava tells JVMs about the proxy in their own terms: they read none of the

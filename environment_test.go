@@ -35,6 +35,28 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// Proxies on this machine are named where the settings have some; what an outer
+// sandbox was told is not passed on.
+func TestHostPortVariables(t *testing.T) {
+	inherited := []string{"CLAUDE_CODE_HOST_HTTP_PROXY_PORT=1", "CLAUDE_CODE_HOST_SOCKS_PROXY_PORT=2"}
+	named := func(c *config.Config) string {
+		var got []string
+		for _, kv := range environment(inherited, c, "", "") {
+			if rest, ok := strings.CutPrefix(kv, "CLAUDE_CODE_HOST_"); ok {
+				got = append(got, rest)
+			}
+		}
+		return strings.Join(got, " ")
+	}
+	if got := named(&config.Config{}); got != "" {
+		t.Errorf("without settings: %s", got)
+	}
+	got := named(&config.Config{Network: config.Network{HTTPProxyPort: 8888, SOCKSProxyPort: 9999}})
+	if got != "HTTP_PROXY_PORT=8888 SOCKS_PROXY_PORT=9999" {
+		t.Errorf("with proxies: %s", got)
+	}
+}
+
 // cli 48
 func TestSafeDirectories(t *testing.T) {
 	run := func(inherited string, dirs ...string) string {
