@@ -587,3 +587,60 @@ func (s *safeBuffer) String() string {
 	defer s.mu.Unlock()
 	return s.b.String()
 }
+
+// A service that listens on one loopback address only is reached at the other, too:
+// a program need not know which. Without a service connections are refused, so that
+// waiting for it works.
+func TestHostPortsOneAddress(t *testing.T) {
+	first := "127.0.0.1:0"
+	if haveIPv6() {
+		first = "[::1]:0"
+	}
+	ln, err := net.Listen("tcp", first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := ln.Addr().(*net.TCPAddr).Port
+	go echo(ln)
+	sb := newSandbox(t, func(c *config.Config) { c.Network.AllowHostPorts = []int{port} })
+	addresses := []string{fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("localhost:%d", port)}
+	if haveIPv6() {
+		addresses = append(addresses, fmt.Sprintf("[::1]:%d", port))
+	}
+	if out, err := runInside(t, sb, "visit", addresses...).Output(); err != nil || strings.Count(string(out), "served at "+ln.Addr().String()) != len(addresses) {
+		t.Errorf("%q, %v", out, err)
+	}
+	ln.Close()
+	cmd := runInside(t, sb, "visit", addresses...)
+	if out, err := cmd.Output(); err != nil || strings.Count(string(out), "failed: connection refused") != len(addresses) {
+		t.Errorf("without a service: %q, %v", out, err)
+	}
+	if v := cmd.Violations(); len(v) != 0 {
+		t.Errorf("recorded: %+v", v)
+	}
+
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd = sb.Shell(t.Context(), `until SRT_TEST_COMMAND=visit "$0" "$1" | grep served; do touch waits; sleep 0.05; done`, exe, addresses[0])
+	cmd.Dir = workDir(t)
+	go func() {
+		for t.Context().Err() == nil {
+			if _, err := os.Stat(cmd.Dir + "/waits"); err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			defer ln.Close()
+			if conn, err := ln.Accept(); err == nil {
+				fmt.Fprintln(conn, "served late")
+				conn.Close()
+			}
+		}
+	}()
+	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "served late") {
+		t.Errorf("waiting: %q, %v", out, err)
+	}
+}

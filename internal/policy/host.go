@@ -88,6 +88,9 @@ type HostDecision struct {
 	// Reason says why the destination is not allowed; empty for Allow.
 	Reason string
 	Rule   Rule
+	// AnyLoopback says that the port is allowed on this machine's loopback under
+	// whichever address.
+	AnyLoopback bool
 }
 
 // Decide judges a destination as a client wrote it. perCommand are hosts that
@@ -146,7 +149,7 @@ func (h *Hosts) loopbackPort(canonical string, port int) (d HostDecision, listed
 		}
 	}
 	rule := Rule{Setting: "network.allowHostPorts[" + strconv.Itoa(i) + "]", Entry: strconv.Itoa(port)}
-	return HostDecision{Verdict: Allow, Host: canonical, Rule: rule}, true
+	return HostDecision{Verdict: Allow, Host: canonical, Rule: rule, AnyLoopback: true}, true
 }
 
 // DecideName judges a host of which the port is not known yet: it is allowed if

@@ -29,9 +29,13 @@ func (d *Direct) wish(to netip.AddrPort) wish {
 	if name, ok := d.names.of(to.Addr().Unmap()); ok {
 		q.host = name
 	}
-	if to.Addr().Unmap().IsLoopback() && d.s.consult(q).Verdict != policy.Allow {
-		// A server on this machine may be listed by name.
-		if byName := q; d.s.consult(withHost(byName, "localhost")).Verdict == policy.Allow {
+	if !to.Addr().Unmap().IsLoopback() {
+		return q
+	}
+	// A server on this machine may be listed by name. One that is meant under every
+	// address need not have the one that the program tried first.
+	if decision := d.s.consult(q); decision.Verdict != policy.Allow || decision.AnyLoopback {
+		if d.s.consult(withHost(q, "localhost")).Verdict == policy.Allow {
 			q.host = "localhost"
 		}
 	}

@@ -92,7 +92,8 @@ func (p *process) judge(body []byte) {
 			}
 		}()
 		verdict := byte(0)
-		if p.request.Direct.Judge(ctx, netip.AddrPortFrom(address, port)) {
+		// A listener that stands for nothing would take connections and break them.
+		if p.request.Direct.Judge(ctx, netip.AddrPortFrom(address, port)) && !(address.IsLoopback() && nothingListens(int(port))) {
 			verdict = 1
 		}
 		_ = p.tell(inside.MessageVerdict, append(id, verdict))

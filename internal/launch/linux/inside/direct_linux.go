@@ -71,13 +71,13 @@ func (d *direct) admit(to netip.AddrPort, stillWaiting func() bool) unix.Errno {
 // servedInside reports whether a server of the command listens on a port of the
 // loopback: it comes before the one outside.
 func (d *direct) servedInside(to netip.AddrPort) bool {
+	// The attempt must not get in the way of listen for another connection.
 	d.mu.Lock()
-	ours := d.listening[to]
-	d.mu.Unlock()
-	if ours {
+	defer d.mu.Unlock()
+	if d.listening[to] {
 		return false
 	}
-	fd, err := listenOn(familyOf(to), sockaddrOf(to))
+	fd, err := bindOn(familyOf(to), sockaddrOf(to))
 	if err == nil {
 		unix.Close(fd)
 	}

@@ -51,6 +51,19 @@ func listenLoopback(port int) ([]int, error) {
 }
 
 func listenOn(family int, address unix.Sockaddr) (int, error) {
+	fd, err := bindOn(family, address)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Listen(fd, listenBacklog); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// bindOn returns a socket that does not listen yet.
+func bindOn(family int, address unix.Sockaddr) (int, error) {
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return -1, err
@@ -62,9 +75,6 @@ func listenOn(family int, address unix.Sockaddr) (int, error) {
 	}
 	if err == nil {
 		err = unix.Bind(fd, address)
-	}
-	if err == nil {
-		err = unix.Listen(fd, listenBacklog)
 	}
 	if err != nil {
 		unix.Close(fd)
