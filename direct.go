@@ -26,13 +26,13 @@ type direct struct {
 }
 
 // direct returns nil where every program must use a proxy: when the settings say
-// so, when other proxies do the filtering, and when nothing could be reached
-// anyway. Ports of this machine's loopback that the settings open are exempt.
+// so, when other proxies do the filtering, when nothing could be reached anyway and
+// without the guard. Ports of this machine's loopback that the settings open are exempt.
 func (s *Sandbox) direct(c *Cmd, cfg *config.Config, who proxy.Invocation) *direct {
 	n := &cfg.Network
 	off := n.Transparent != nil && !*n.Transparent || n.HTTPProxyPort != 0 || n.SOCKSProxyPort != 0
 	anywhere := !off && (len(n.AllowedDomains) > 0 || len(c.AllowDomains) > 0 || s.options.ask != nil)
-	if !anywhere && len(n.AllowHostPorts) == 0 {
+	if cfg.Unguarded() || !anywhere && len(n.AllowHostPorts) == 0 {
 		return nil
 	}
 	return &direct{Direct: s.filter.NewDirect(who), sandbox: s, anywhere: anywhere}

@@ -24,7 +24,7 @@ func newLauncher(cfg *config.Config) (launch.Launcher, error) {
 // one that failed, with what to tell the user; nil if they accept none.
 func weakerLauncher(cfg *config.Config, failed error) (launch.Launcher, string) {
 	var start *launch.StartError
-	if cfg.LinuxBackend() != config.BackendAuto || !errors.As(failed, &start) || !linux.NeedsNamespaces(start.Stage) {
+	if cfg.LinuxBackend() != config.BackendAuto || cfg.Unguarded() || !errors.As(failed, &start) || !linux.NeedsNamespaces(start.Stage) {
 		return nil, ""
 	}
 	if !cfg.EnableWeakerNestedSandbox {

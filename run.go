@@ -145,14 +145,14 @@ func (s *Sandbox) resolve(c *Cmd, cfg *config.Config, launcher launch.Launcher, 
 	for _, w := range pol.Warnings {
 		s.options.warn(w.String())
 	}
-	return pol, nil
+	return pol, s.checkUnguarded(c, cfg, pol)
 }
 
 // request says what to run and what confines it.
 func (s *Sandbox) request(c *Cmd, cfg *config.Config, m means, pol *policy.Policy, direct *direct) launch.Request {
 	r := launch.Request{
 		Policy: pol, UnixSockets: cfg.Network.AllowAllUnixSockets, NestedNamespaces: cfg.AllowNestedUserNamespaces,
-		LocalBinding: cfg.Network.AllowLocalBinding, Published: m.published.inside(),
+		LocalBinding: cfg.Network.AllowLocalBinding, Published: m.published.inside(), Unguarded: cfg.Unguarded(),
 		Path: c.Path, Args: c.Args, Env: environment(c.baseEnvironment(m.place), cfg, m.temp.variable(), s.helperPath()),
 		Trace: c.Trace, Dir: m.dir, Home: m.home, Ports: []int{httpPort, socksPort}, Private: m.temp.private(), NullFD: c.NullFD,
 		Limits: cfg.Limits.With(c.Limits),

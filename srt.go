@@ -47,10 +47,11 @@ type Sandbox struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu      sync.Mutex
-	closed  bool
-	running sync.WaitGroup
-	collect sync.Once // what killed runs left behind
+	mu        sync.Mutex
+	closed    bool
+	running   sync.WaitGroup
+	collect   sync.Once // what killed runs left behind
+	unguarded sync.Once // what that means was said
 }
 
 // New checks the configuration and starts the network filter. The context

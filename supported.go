@@ -27,7 +27,7 @@ func checkSupported(c *config.Config) error {
 			return &UnsupportedError{Setting: f.setting, Reason: f.reason}
 		}
 	}
-	return errors.Join(checkHostPorts(c), checkPublish(c, nil))
+	return errors.Join(checkHostPorts(c), checkPublish(c, nil), checkGuard(c))
 }
 
 func masksFiles(c *config.Config) bool {

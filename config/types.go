@@ -212,7 +212,14 @@ type Linux struct {
 	// the default, is native; where that cannot be had nothing runs, unless
 	// enableWeakerNestedSandbox accepts Landlock.
 	Backend string `json:"backend,omitzero" rule:"enum=auto|native|bubblewrap|landlock"`
+	// Guard "off" runs commands without the guard, which answers system calls for
+	// what mounts cannot do. It saves time and loses protection; see docs/linux.md.
+	// The default is "on".
+	Guard string `json:"guard,omitzero" rule:"enum=on|off"`
 }
+
+// Unguarded reports whether the settings switch the guard off.
+func (c *Config) Unguarded() bool { return c.Linux != nil && c.Linux.Guard == "off" }
 
 // LinuxBackend returns Linux.Backend or its default.
 func (c *Config) LinuxBackend() string {

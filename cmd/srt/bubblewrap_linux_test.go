@@ -34,11 +34,15 @@ func needBackend(t *testing.T, backend string) {
 	}
 }
 
-// withLinux adds the section "linux" to the text of settings that have none.
+// withLinux puts a backend into the section "linux" of the text of settings, which
+// comes first if there is one.
 func withLinux(settings, backend, more string) string {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(settings), "{")
 	if !ok {
 		panic("settings without a brace")
+	}
+	if inner, ok := strings.CutPrefix(rest, `"linux":{`); ok {
+		return fmt.Sprintf(`{%s"linux":{"backend":%q,%s`, more, backend, inner)
 	}
 	return fmt.Sprintf(`{"linux":{"backend":%q},%s%s`, backend, more, rest)
 }
@@ -49,7 +53,7 @@ func TestScriptsBubblewrap(t *testing.T) {
 	needBackend(t, config.BackendBubblewrap)
 	var files []string
 	for _, name := range []string{"arguments", "attack", "attack_files", "attack_processes", "crossing", "direct", "exit_status", "git", "isolation", "kernel_trees", "lifecycle",
-		"limits", "loopback", "mandatory", "ports", "reads", "refusals", "replaced", "signals", "trace", "unix_sockets", "violations", "work", "write_limits", "write_rules"} {
+		"limits", "loopback", "mandatory", "ports", "reads", "refusals", "replaced", "signals", "trace", "unguarded", "unix_sockets", "violations", "work", "write_limits", "write_rules"} {
 		files = append(files, filepath.Join("testdata", "script", name+".txtar"))
 	}
 	for _, uid := range users() {

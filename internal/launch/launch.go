@@ -61,6 +61,9 @@ type Request struct {
 	Limits config.Limits
 	// Ports get listeners on the sandbox's loopback addresses.
 	Ports []int
+	// Unguarded runs the command without the guard. What needs it must not be asked
+	// for.
+	Unguarded bool
 	// Direct serves programs that know no proxy; nil where there are none.
 	Direct Direct
 	// Anywhere leads connections to every address to Direct, and name lookups.

@@ -213,16 +213,24 @@ func (v *bubblewrap) awaitEnd() {
 	_ = unix.Kill(-v.pid, unix.SIGKILL)
 }
 
-// close waits for the end of srt-init, which somebody may have robbed of its
-// parent, and releases the descriptors.
-func (v *bubblewrap) close() {
-	if v.init >= 0 {
-		for {
-			_, err := unix.Poll([]unix.PollFd{{Fd: int32(v.init), Events: unix.POLLIN}}, -1)
-			if err != unix.EINTR {
-				break
-			}
+// awaitInit waits for the end of srt-init, which somebody may have robbed of its
+// parent.
+func (v *bubblewrap) awaitInit() {
+	if v.init < 0 {
+		return
+	}
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(v.init), Events: unix.POLLIN}}, -1)
+		if err != unix.EINTR {
+			return
 		}
+	}
+}
+
+// close waits for the end of srt-init and releases the descriptors.
+func (v *bubblewrap) close() {
+	v.awaitInit()
+	if v.init >= 0 {
 		unix.Close(v.init)
 	}
 	v.text.Close()

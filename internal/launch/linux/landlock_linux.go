@@ -51,6 +51,9 @@ type landlocked struct {
 
 // Build listens on ports of this machine in the place of the sandbox's own.
 func (l *landlocked) Build(ctx context.Context, r launch.Request) ([]net.Listener, error) {
+	if r.Unguarded {
+		return nil, &launch.StartError{Stage: "guard", Text: "running without the guard: it is what carries the file rules out under the Landlock backend", Cure: `remove linux.guard "off", or use another backend`}
+	}
 	if len(r.Published) > 0 {
 		return nil, &launch.StartError{Stage: "publish", Text: "publishing ports: under the Landlock backend the command has no network of its own, so that a port inside is one of this machine",
 			Cure: "use another backend; or set network.allowLocalBinding and connect to the server directly"}

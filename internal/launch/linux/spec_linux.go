@@ -32,6 +32,10 @@ func specFor(r launch.Request) *inside.Spec {
 	}
 	s.Filter.Trace = r.Trace
 	s.Filter.Guard = r.Trace || len(s.Names) > 0 || len(s.Creatable) > 0
+	if r.Unguarded {
+		s.Filter = inside.FilterOptions{UnixSockets: r.UnixSockets, NestedNamespaces: r.NestedNamespaces, Unguarded: true}
+		s.Names, s.Creatable, s.Sockets, s.HostPorts = nil, nil, nil, nil
+	}
 	return s
 }
 

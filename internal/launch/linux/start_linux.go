@@ -51,6 +51,7 @@ type process struct {
 	// nil where it makes none.
 	announced func(port int)
 	sockets   socketRequests
+	watched   *watched      // without the guard
 	exited    chan struct{} // closed when srt-init was reaped
 
 	mu        sync.Mutex
@@ -135,6 +136,12 @@ func (p *process) Build(ctx context.Context, r launch.Request) ([]net.Listener, 
 
 func (p *process) build(ctx context.Context, r launch.Request, s *inside.Spec) ([]net.Listener, error) {
 	p.request = r
+	if r.Unguarded {
+		var err error
+		if p.watched, err = watch(r.Policy.Absent); err != nil {
+			return nil, err
+		}
+	}
 	stop := context.AfterFunc(ctx, p.Kill)
 	defer stop()
 	fds, err := p.send(ctx, s)
@@ -230,6 +237,7 @@ func (p *process) Start() error {
 // Wait reads what srt-init reports until the command's end. It may be called once.
 func (p *process) Wait() (status launch.Status, err error) {
 	defer func() { p.terminal.release(status) }()
+	defer p.takeNamesAway()
 	for {
 		kind, body, fds, err := inside.ReceiveMessage(p.control)
 		if err != nil {
@@ -386,6 +394,7 @@ func (p *process) Close() {
 
 // release puts away what outlives srt-init.
 func (p *process) release() {
+	p.watched.close()
 	p.group.remove()
 	unix.Close(p.control)
 }

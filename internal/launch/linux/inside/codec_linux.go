@@ -36,7 +36,7 @@ func decodeSpec(data []byte) (*Spec, error) {
 
 func (c *coder) spec(s *Spec) {
 	list(c, (*[]Op)(&s.Plan), c.op)
-	c.flags(&s.Filter.UnixSockets, &s.Filter.NestedNamespaces, &s.Filter.Guard, &s.Filter.Trace, &s.Filter.Direct, &s.Filter.HostPorts)
+	c.flags(&s.Filter.UnixSockets, &s.Filter.NestedNamespaces, &s.Filter.Guard, &s.Filter.Trace, &s.Filter.Unguarded, &s.Filter.Direct, &s.Filter.HostPorts)
 	list(c, &s.Names, c.name)
 	list(c, &s.Sockets, func(r *SocketRule) { c.texts(&r.Path, &r.Pattern) })
 	list(c, &s.Creatable, func(p *CreatablePath) { c.texts(&p.Path, &p.Parent, &p.First) })

@@ -9,7 +9,7 @@ import (
 func TestSpecRoundTrip(t *testing.T) {
 	s := &Spec{
 		Plan:      Plan{{Kind: OpPin, Path: "/a\xff\n", Symlink: true, Dev: 1 << 40, Ino: ^uint64(0)}, {Kind: OpBase, Path: "/", Write: true, Dir: true, Nested: true}},
-		Filter:    FilterOptions{UnixSockets: true, Guard: true, Direct: true, HostPorts: true},
+		Filter:    FilterOptions{UnixSockets: true, Guard: true, Direct: true, HostPorts: true, Unguarded: true},
 		Names:     []GuardedName{{Dir: "/d", Name: "n", Fold: true, Rule: "r", Cure: "c", Target: "/d/n/x", Dev: 7, Ino: 8, Exists: true}},
 		Creatable: []CreatablePath{{Path: "/p/q/r", Parent: "/p", First: "q"}},
 		HostPorts: []int{5432}, Published: []int{3000, 8080},

@@ -17,6 +17,9 @@ type FilterOptions struct {
 	Guard bool
 	// Trace hands every open over, so that those of hidden places are noticed.
 	Trace bool
+	// Unguarded hands nothing over. Then there are no Unix sockets but pairs, unless
+	// UnixSockets is set, because nobody judges which are meant.
+	Unguarded bool
 	// Direct and HostPorts hand connections over, so that they can be made without
 	// a proxy: to every address, and to ports of the host's loopback.
 	Direct, HostPorts bool
@@ -27,7 +30,7 @@ type FilterOptions struct {
 
 // served reports whether srt-init serves any call.
 func (o FilterOptions) served() bool {
-	return o.Guard || !o.UnixSockets || o.Direct || o.HostPorts || o.Landlock != nil
+	return !o.Unguarded && (o.Guard || !o.UnixSockets || o.Direct || o.HostPorts || o.Landlock != nil)
 }
 
 // bpfJumpLimit is the reach of a conditional jump, whose offsets are bytes.

@@ -161,3 +161,35 @@ func TestFilterForeignTables(t *testing.T) {
 		t.Errorf("call -1, which tracers use to skip a call: verdict %#x", got)
 	}
 }
+
+// Without the guard nobody answers, so nothing may be handed over; the Unix sockets
+// that it would judge do not exist.
+func TestFilterUnguarded(t *testing.T) {
+	for _, unixSockets := range []bool{false, true} {
+		o := FilterOptions{Unguarded: true, UnixSockets: unixSockets, Guard: true, Direct: true, HostPorts: true}
+		if o.served() {
+			t.Error("calls are served")
+		}
+		prog, err := assemble(filterRules(o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for nr := range uint32(500) {
+			for _, first := range []uint64{0, unix.AF_UNIX, unix.AF_INET} {
+				if run(t, prog, auditArch, nr, first, unix.SOCK_STREAM, unix.O_CREAT|unix.O_RDWR) == unix.SECCOMP_RET_USER_NOTIF {
+					t.Errorf("call %d is handed over", nr)
+				}
+			}
+		}
+		want := errno(unix.EPERM)
+		if unixSockets {
+			want = unix.SECCOMP_RET_ALLOW
+		}
+		if got := run(t, prog, auditArch, unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM); got != want {
+			t.Errorf("Unix sockets, allowed %v: %#x", unixSockets, got)
+		}
+		if got := run(t, prog, auditArch, unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM); got != unix.SECCOMP_RET_ALLOW {
+			t.Errorf("Internet sockets: %#x", got)
+		}
+	}
+}

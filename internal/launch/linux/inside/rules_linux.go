@@ -30,8 +30,8 @@ func filterRules(o FilterOptions) []rule {
 	}
 	rules = append(rules, socketPairRules(o.UnixSockets)...)
 	if o.Landlock == nil {
-		rules = append(rules, socketRules(o.UnixSockets)...)
-		if !o.UnixSockets || o.Direct || o.HostPorts {
+		rules = append(rules, socketRules(o.UnixSockets, o.Unguarded)...)
+		if o.served() && (!o.UnixSockets || o.Direct || o.HostPorts) {
 			rules = append(rules, rule{call: unix.SYS_CONNECT, action: unix.SECCOMP_RET_USER_NOTIF})
 		}
 	}
@@ -41,7 +41,7 @@ func filterRules(o FilterOptions) []rule {
 	switch {
 	case o.Landlock != nil:
 		rules = append(rules, landlockRules(o.Landlock)...)
-	case o.Guard:
+	case o.Guard && o.served():
 		rules = append(rules, guardRules(o.Trace)...)
 	}
 	return rules
@@ -90,7 +90,7 @@ func namespaceRules() []rule {
 // hypervisor. Unix sockets reach host daemons through the file system: srt-init
 // connects and binds those that stay connected, and there are no others, because
 // a datagram, or a datagram pair, could be aimed at any socket with sendto(2).
-func socketRules(unixSockets bool) []rule {
+func socketRules(unixSockets, unguarded bool) []rule {
 	allowed := []rule{
 		{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_INET)}, action: unix.SECCOMP_RET_ALLOW},
 		{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_INET6)}, action: unix.SECCOMP_RET_ALLOW},
@@ -101,6 +101,9 @@ func socketRules(unixSockets bool) []rule {
 	refused := rule{call: unix.SYS_SOCKET, action: errno(unix.EPERM)}
 	if unixSockets {
 		return append(allowed, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_UNIX)}, action: unix.SECCOMP_RET_ALLOW}, refused)
+	}
+	if unguarded {
+		return append(allowed, refused)
 	}
 	// SOCK_RAW means SOCK_DGRAM there, see unix(7).
 	for _, kind := range []uint32{unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
