@@ -201,6 +201,10 @@ func TestPublish(t *testing.T) {
 				t.Errorf("%s: %q and %d bytes, %v", p.Addr, greeting, len(back), err)
 			}
 		}
+		if conn, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.2:%d", ports[0].Addr.Port())); err == nil {
+			conn.Close()
+			t.Error("the port is open at another address than 127.0.0.1")
+		}
 		if err := cmd.Kill(); err != nil {
 			t.Error(err)
 		}
