@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
 )
 
 // commands are what the test binary does inside a sandbox, by $SRT_TEST_COMMAND.
@@ -52,6 +53,9 @@ func serveInside(args []string) int {
 			return 1
 		}
 		serving.Go(func() { echo(ln) })
+	}
+	if up := os.Getenv("SRT_TEST_UP"); up != "" {
+		_ = os.WriteFile(up, nil, 0o600)
 	}
 	serving.Wait()
 	return 0
@@ -159,6 +163,9 @@ func withBackend(t *testing.T, f func(t *testing.T, backend string), backends ..
 		t.Run(backend, func(t *testing.T) {
 			if _, err := exec.LookPath("bwrap"); backend == config.BackendBubblewrap && err != nil {
 				t.Skip("bubblewrap is not installed")
+			}
+			if backend == config.BackendLandlock && inside.LandlockABI() == 0 {
+				t.Skip("this kernel has no Landlock")
 			}
 			f(t, backend)
 		})
@@ -454,7 +461,7 @@ func TestHostPortsOwnServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	wildcard := netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(port)).String()
-	cmd := sb.Shell(t.Context(), `SRT_TEST_COMMAND=serve "$0" 0s "$1" & sleep 1; SRT_TEST_COMMAND=visit "$0" "$2"; kill $!; wait; SRT_TEST_COMMAND=visit "$0" "$2"`,
+	cmd := sb.Shell(t.Context(), `SRT_TEST_UP=up SRT_TEST_COMMAND=serve "$0" 0s "$1" & until test -e up; do sleep 0.02; done; SRT_TEST_COMMAND=visit "$0" "$2"; kill $!; wait; SRT_TEST_COMMAND=visit "$0" "$2"`,
 		exe, wildcard, "127.0.0.1:"+strconv.Itoa(port))
 	cmd.Dir, cmd.Stderr = workDir(t), os.Stderr
 	out, err := cmd.Output()

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
 )
 
 // mountBackends are the backends that carry a mount plan out. Whatever a policy
@@ -26,6 +27,9 @@ var mountBackends = []string{config.BackendNative, config.BackendBubblewrap}
 
 func needBackend(t *testing.T, backend string) {
 	t.Helper()
+	if backend == config.BackendLandlock && inside.LandlockABI() == 0 {
+		t.Skip("this kernel has no Landlock")
+	}
 	if backend != config.BackendBubblewrap {
 		return
 	}

@@ -24,9 +24,10 @@ Options (they end at the first word that is not one of them):
       --limit NAME=VALUE      bound the command, over the settings; NAME is memory, processes,
                               open-files, file-size, cpu-time or wall-time: memory=2g,
                               wall-time=10m (repeatable)
-      --publish [HOST:]PORT[:INSIDE]  lead connections to PORT of this machine to a server of the
-                              command on port INSIDE; only this machine can connect unless HOST
-                              says otherwise; PORT 0 is any that is free (repeatable)
+      --publish [HOST:]PORT[:INSIDE]
+                              lead connections to PORT of this machine to a server of the command
+                              on port INSIDE; only this machine can connect unless HOST says
+                              otherwise; PORT 0 is any that is free (repeatable)
       --violations WHEN       auto, always, never or json: report refused operations after
                               the command ended (default: auto, when stderr is a terminal)
       --trace                 report refused reads, too; slows opening files down
