@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 		"serve":      serve,
 		"flood":      flood,
 		"survey":     survey,
+		"posix":      posix,
 	})
 }
 

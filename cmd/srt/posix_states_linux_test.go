@@ -1,0 +1,218 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// states makes calls from callers in special circumstances.
+func (r *posixRun) states() error {
+	for _, s := range []struct {
+		name string
+		run  func() string
+	}{
+		{"umask", r.masks}, {"working directory removed", r.removedDirectory}, {"working directory moved", r.movedDirectory},
+		{"working directory closed", r.closedDirectory}, {"thread with its own directory", r.ownDirectory}, {"no descriptor left", r.noDescriptors},
+		{"default ACL", r.defaultACL}, {"removed directory as a base", r.removedBase}, {"lowest descriptor", r.lowestDescriptor},
+		{"file size limit", r.sizeLimit}, {"exclusive race", r.exclusive}, {"nameless file gets a name", r.nameless}, {"open of a socket", r.bound},
+	} {
+		r.count = -1 // all of these
+		if err := r.do(s.name, s.run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *posixRun) masks() string {
+	result := ""
+	for _, mask := range []int{0, 0o777, 0o27, 0o200} {
+		unix.Umask(mask)
+		result += fmt.Sprintf(" %o:", mask) + openAs(unix.AT_FDCWD, fmt.Sprint("u", mask), unix.O_CREAT|unix.O_RDWR, 0o777) + openAs(unix.AT_FDCWD, ".", unix.O_TMPFILE|unix.O_RDWR, 0o666)
+		result += errorName(unix.Mkdir(fmt.Sprint("d", mask), 0o777)) + errorName(unix.Mknod(fmt.Sprint("n", mask), unix.S_IFIFO|0o666, 0))
+		result += errorName(unix.Mkdir(fmt.Sprint("group/d", mask), 0o777))
+	}
+	unix.Umask(0o022)
+	return result
+}
+
+// everyCreation makes one of each kind in the working directory.
+func everyCreation() string {
+	return openAs(unix.AT_FDCWD, "made", unix.O_CREAT|unix.O_WRONLY, 0o600) + " " + openAs(unix.AT_FDCWD, ".", unix.O_TMPFILE|unix.O_RDWR, 0o600) + " " +
+		openAs(unix.AT_FDCWD, "../file", unix.O_WRONLY, 0) + " " + openAs(unix.AT_FDCWD, "./", unix.O_DIRECTORY|unix.O_PATH|unix.O_CREAT, 0) + " " +
+		errorName(unix.Mkdir("made2", 0o700)) + " " + errorName(unix.Mkdir(".", 0o700)) + " " + errorName(unix.Mkdir("../made3", 0o700)) + " " + errorName(unix.Symlink("x", "made4")) + " " + errorName(unix.Rename("file", "made5")) + " " +
+		errorName(unix.Link("made", "made6")) + " " + errorName(unix.Unlink("made6")) + " " + errorName(unix.Rmdir("made2")) + " " + errorName(unix.Mknod("made7", unix.S_IFIFO|0o600, 0)) + " " + errorName(unix.Rmdir("."))
+}
+
+func (r *posixRun) inDirectory(name string, change func() error) string {
+	if err := os.Chdir(name); err != nil {
+		return err.Error()
+	}
+	if err := change(); err != nil {
+		return err.Error()
+	}
+	result := everyCreation()
+	if err := os.Chdir(r.root); err != nil {
+		return err.Error()
+	}
+	return result
+}
+
+func (r *posixRun) removedDirectory() string {
+	return r.inDirectory("empty", func() error { return unix.Rmdir(filepath.Join(r.root, "empty")) })
+}
+
+func (r *posixRun) movedDirectory() string {
+	return r.inDirectory("dir/sub", func() error {
+		return unix.Rename(filepath.Join(r.root, "dir/sub"), filepath.Join(r.root, "elsewhere"))
+	})
+}
+
+func (r *posixRun) closedDirectory() string {
+	result := r.inDirectory("dir", func() error { return unix.Chmod(filepath.Join(r.root, "dir"), 0) })
+	_ = unix.Chmod("dir", 0o755)
+	return result
+}
+
+// ownDirectory is for a thread that shares neither directory nor umask with the others.
+func (r *posixRun) ownDirectory() string {
+	result := make(chan string)
+	go func() {
+		runtime.LockOSThread() // and ends with the goroutine
+		if err := withoutPrivileges(); err != nil {
+			result <- err.Error()
+		}
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			result <- err.Error()
+		}
+		_ = unix.Chdir("dir")
+		unix.Umask(0o077)
+		text := errorName(unix.Mkdir("inner", 0o777)) + openAs(unix.AT_FDCWD, "inner/f", unix.O_CREAT|unix.O_WRONLY, 0o666)
+		text += openAs(unix.AT_FDCWD, "/proc/thread-self/cwd/t", unix.O_CREAT|unix.O_WRONLY, 0o666) + openAs(unix.AT_FDCWD, "/proc/self/cwd/s", unix.O_CREAT|unix.O_WRONLY, 0o666)
+		result <- text
+	}()
+	return <-result
+}
+
+func (r *posixRun) noDescriptors() string {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err.Error()
+	}
+	fd, err := unix.Dup(1)
+	if err != nil {
+		return err.Error()
+	}
+	unix.Close(fd)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(fd), Max: limit.Max}); err != nil {
+		return err.Error()
+	}
+	text := openAs(unix.AT_FDCWD, "many", unix.O_CREAT|unix.O_WRONLY, 0o600) + openAs(unix.AT_FDCWD, "file", unix.O_TRUNC|unix.O_WRONLY, 0o600) +
+		openAs(unix.AT_FDCWD, "missing/x", unix.O_CREAT|unix.O_WRONLY, 0o600) + openAs(unix.AT_FDCWD, "file", unix.O_CREAT|unix.O_EXCL, 0o600) + errorName(unix.Mkdir("still", 0o700))
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// defaultACL uses the directory that the test prepared, if the file system
+// has such lists.
+func (r *posixRun) defaultACL() string {
+	dir := filepath.Join(filepath.Dir(r.root), "acl")
+	unix.Umask(0o077)
+	defer unix.Umask(0o022)
+	text := openAs(unix.AT_FDCWD, dir+"/f", unix.O_CREAT|unix.O_WRONLY, 0o666) + openAs(unix.AT_FDCWD, dir, unix.O_TMPFILE|unix.O_WRONLY, 0o666)
+	text += errorName(unix.Mkdir(dir+"/d", 0o777)) + errorName(unix.Mknod(dir+"/p", unix.S_IFIFO|0o777, 0))
+	text += listTree(dir)
+	for _, name := range []string{"f", "d", "p"} {
+		_ = os.Remove(filepath.Join(dir, name))
+	}
+	return text
+}
+
+func (r *posixRun) removedBase() string {
+	fd, err := unix.Open("empty", unix.O_RDONLY, 0)
+	if err != nil {
+		return err.Error()
+	}
+	defer unix.Close(fd)
+	_ = unix.Rmdir("empty")
+	return openAs(fd, "new", unix.O_CREAT|unix.O_WRONLY, 0o600) + errorName(unix.Mkdirat(fd, "d", 0o700)) + errorName(unix.Mkdirat(fd, "../d", 0o700)) + errorName(unix.Mkdirat(fd, ".", 0o700)) +
+		openAs(fd, ".", unix.O_TMPFILE|unix.O_WRONLY, 0o600) + openAs(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d/x", fd), unix.O_CREAT|unix.O_WRONLY, 0o600)
+}
+
+func (r *posixRun) lowestDescriptor() string {
+	a, _ := unix.Dup(1)
+	b, _ := unix.Dup(1)
+	unix.Close(a)
+	fd, err := unix.Open("file", unix.O_RDWR|unix.O_CREAT, 0o600)
+	text := fmt.Sprint(errorName(err), fd == a)
+	unix.Close(fd)
+	unix.Close(b)
+	return text
+}
+
+func (r *posixRun) sizeLimit() string {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		return err.Error()
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 100, Max: limit.Max}); err != nil {
+		return err.Error()
+	}
+	text := errorName(unix.Truncate("file", 50)) + errorName(unix.Truncate("file", 100)) + openAs(unix.AT_FDCWD, "sized", unix.O_CREAT|unix.O_WRONLY, 0o600)
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// exclusive lets threads create one name; exactly one of them must succeed.
+func (r *posixRun) exclusive() string {
+	const rounds, threads = 50, 6
+	for i := range rounds {
+		results := make(chan error)
+		for range threads {
+			go func() {
+				fd, err := unix.Open(fmt.Sprint("exclusive", i), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600)
+				unix.Close(fd)
+				results <- err
+			}()
+		}
+		won := 0
+		for range threads {
+			if <-results == nil {
+				won++
+			}
+		}
+		if won != 1 {
+			return fmt.Sprint(won, " winners")
+		}
+		_ = unix.Unlink(fmt.Sprint("exclusive", i))
+	}
+	return "one winner each"
+}
+
+func (r *posixRun) nameless() string {
+	fd, err := unix.Open("dir", unix.O_TMPFILE|unix.O_RDWR, 0o640)
+	if err != nil {
+		return err.Error()
+	}
+	defer unix.Close(fd)
+	text := errorName(unix.Linkat(unix.AT_FDCWD, fmt.Sprint("/proc/self/fd/", fd), unix.AT_FDCWD, "named", unix.AT_SYMLINK_FOLLOW)) +
+		errorName(unix.Linkat(fd, "", unix.AT_FDCWD, "named2", unix.AT_EMPTY_PATH)) + errorName(unix.Linkat(r.fds["file"], "", unix.AT_FDCWD, "named3", unix.AT_EMPTY_PATH))
+	exclusive, err := unix.Open("dir", unix.O_TMPFILE|unix.O_RDWR|unix.O_EXCL, 0o640)
+	if err != nil {
+		return text + err.Error()
+	}
+	defer unix.Close(exclusive)
+	return text + errorName(unix.Linkat(unix.AT_FDCWD, fmt.Sprint("/proc/self/fd/", exclusive), unix.AT_FDCWD, "named4", unix.AT_SYMLINK_FOLLOW))
+}
+
+func (r *posixRun) bound() string {
+	return openAs(unix.AT_FDCWD, "socket", unix.O_RDWR, 0) + openAs(unix.AT_FDCWD, "socket", unix.O_CREAT, 0) + openAs(unix.AT_FDCWD, "socket", unix.O_PATH|unix.O_CREAT, 0)
+}
