@@ -66,6 +66,9 @@ func (g *guard) changeLegacy(c *call, nr uintptr) (unix.Errno, bool) {
 }
 
 func (g *guard) unlink(c *call, dirfd int, path uint64, flags int) unix.Errno {
+	if flags&^unix.AT_REMOVEDIR != 0 {
+		return unix.EINVAL
+	}
 	at, e := g.locate(c, dirfd, path)
 	if e != 0 {
 		return e

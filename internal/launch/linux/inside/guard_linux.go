@@ -80,6 +80,9 @@ func startGuard(fd, control int, s *Spec, d *direct) {
 		g.forwards, g.plain = s.Landlock.Forwards, true
 		g.rules, g.sharedMemory = newPathRules(s.Landlock, s.Creatable), sharedMemory{}
 	}
+	if err := enableWaking(); err != nil {
+		fail(control, err)
+	}
 	started := make(chan error)
 	go g.loop(started, s.Creatable)
 	if err := <-started; err != nil {

@@ -166,9 +166,14 @@ func (g *guard) linkJudged(c *call, from location, follow int, to location) unix
 	if follow == 0 {
 		flags |= unix.O_NOFOLLOW
 	}
-	held, err := unix.Openat(from.dir, from.last(), flags, 0)
-	if err != nil {
-		return errnoOf(err)
+	held, e := dup(from.dir)
+	if from.name != "" {
+		unix.Close(held)
+		fd, err := unix.Openat(from.dir, from.last(), flags, 0)
+		held, e = fd, result(err)
+	}
+	if e != 0 {
+		return e
 	}
 	defer unix.Close(held)
 	if e := g.judgeObject(c, "link", held); e != 0 {
@@ -178,28 +183,10 @@ func (g *guard) linkJudged(c *call, from location, follow int, to location) unix
 		return e
 	}
 	var st unix.Stat_t
-	if unix.Fstat(held, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+	if from.name != "" && unix.Fstat(held, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		// A link in /proc cannot stand for a symbolic link. Its text cannot change,
 		// and what it leads to is judged at each use.
 		return result(unix.Linkat(from.dir, from.last(), to.dir, to.last(), 0))
 	}
 	return result(unix.Linkat(unix.AT_FDCWD, descriptorPath(held), to.dir, to.last(), unix.AT_SYMLINK_FOLLOW))
-}
-
-// openPipe opens a FIFO, which may wait, on a thread of its own. The descriptor
-// keeps it the one that was judged.
-func (o *opening) openPipe() (int, bool, unix.Errno) {
-	held, err := unix.Openat(o.at.dir, o.at.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, false, errnoOf(err)
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(held, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
-		unix.Close(held)
-		return -1, false, unix.ENXIO
-	}
-	o.at.close()
-	// What waitOpen opens is then the descriptor's own entry in /proc.
-	o.at.dir, o.at.name, o.at.slash = held, "", false
-	return o.openSpecial(true, false)
 }

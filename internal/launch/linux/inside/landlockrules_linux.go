@@ -104,7 +104,7 @@ func fileRules(reads bool) []rule {
 		return []condition{hasAny(arg, openChanges)}
 	}
 	rules := []rule{
-		notify(unix.SYS_OPENAT, intent(2)...), notify(unix.SYS_OPENAT2),
+		changesNothing(unix.SYS_OPENAT, 2), notify(unix.SYS_OPENAT, intent(2)...), notify(unix.SYS_OPENAT2),
 		notify(unix.SYS_MKDIRAT), notify(unix.SYS_MKNODAT), notify(unix.SYS_SYMLINKAT), notify(unix.SYS_LINKAT),
 		notify(unix.SYS_RENAMEAT2), notify(legacyCalls.renameat), notify(unix.SYS_UNLINKAT),
 		notify(unix.SYS_TRUNCATE), notify(unix.SYS_FCHMOD), notify(unix.SYS_FCHMODAT), notify(unix.SYS_FCHOWN), notify(unix.SYS_FCHOWNAT),
@@ -120,7 +120,7 @@ func fileRules(reads bool) []rule {
 	rules = append(rules, inodeRequestRules()...)
 	l := legacyCalls
 	if l.present {
-		rules = append(rules, notify(l.open, intent(1)...), notify(l.creat), notify(l.mkdir), notify(l.mknod), notify(l.symlink), notify(l.link), notify(l.rename),
+		rules = append(rules, changesNothing(l.open, 1), notify(l.open, intent(1)...), notify(l.creat), notify(l.mkdir), notify(l.mknod), notify(l.symlink), notify(l.link), notify(l.rename),
 			notify(l.unlink), notify(l.rmdir), notify(l.chmod), notify(l.chown), notify(l.lchown), notify(l.utime), notify(l.utimes), notify(l.futimes))
 	}
 	return rules

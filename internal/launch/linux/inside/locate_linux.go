@@ -21,6 +21,31 @@ type location struct {
 
 func (l location) close() { unix.Close(l.dir) }
 
+// dots reports whether the name is no name of its own.
+func (l location) dots() bool { return l.name == "." || l.name == ".." || l.name == "/" }
+
+// look reports what keeps the object at a location from being found.
+func (l location) look(follow bool) unix.Errno {
+	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_EMPTY_PATH
+	if follow {
+		flags = 0
+	}
+	var st unix.Stat_t
+	return result(unix.Fstatat(l.dir, l.last(), &st, flags))
+}
+
+// closed reports whether the caller may not search the directory.
+func (l location) closed() bool {
+	var st unix.Stat_t
+	return unix.Fstatat(l.dir, l.name, &st, unix.AT_SYMLINK_NOFOLLOW) == unix.EACCES
+}
+
+// sticky reports whether the directory has the bit of that name.
+func (l location) sticky() bool {
+	var st unix.Stat_t
+	return unix.Fstat(l.dir, &st) != nil || st.Mode&unix.S_ISVTX != 0
+}
+
 // last is the name as to be given to the kernel.
 func (l location) last() string {
 	if l.slash {
@@ -84,7 +109,7 @@ func splitPath(path string) (parent, name string, slash bool) {
 	trimmed := strings.TrimRight(path, "/")
 	slash = len(trimmed) < len(path)
 	if trimmed == "" {
-		return "/", ".", slash
+		return "/", "/", false // the kernel knows the root by this name only
 	}
 	cut := strings.LastIndexByte(trimmed, '/')
 	return trimmed[:cut+1], trimmed[cut+1:], slash

@@ -126,8 +126,9 @@ func (l *listener) proceed(id uint64) {
 	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifSend, uintptr(unsafe.Pointer(&r)))
 }
 
-// answerFD installs fd in the caller as the result of the call.
-func (l *listener) answerFD(id uint64, fd int, closeOnExec bool) {
+// answerFD installs fd in the caller as the result of the call. When it returns
+// an error the call still waits for its answer.
+func (l *listener) answerFD(id uint64, fd int, closeOnExec bool) unix.Errno {
 	add := notificationFD{ID: id, Flags: notifAddFDSend, SrcFD: uint32(fd)}
 	if closeOnExec {
 		add.NewFDFlags = unix.O_CLOEXEC
@@ -140,9 +141,10 @@ func (l *listener) answerFD(id uint64, fd int, closeOnExec bool) {
 			l.answer(id, int64(n), 0)
 		}
 	}
-	if e != 0 && e != unix.ENOENT {
-		l.answer(id, 0, e)
+	if e == unix.ENOENT { // the caller died
+		return 0
 	}
+	return e
 }
 
 // answerInPlace exchanges the caller's descriptor n for fd and ends the call

@@ -28,6 +28,13 @@ func (g *guard) makeDir(c *call, dirfd int, path uint64, mode uint32) unix.Errno
 }
 
 func (g *guard) makeNode(c *call, dirfd int, path uint64, mode uint32, dev int) unix.Errno {
+	switch mode & unix.S_IFMT { // what the kernel looks at first
+	case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR, unix.S_IFBLK:
+	case unix.S_IFDIR:
+		return unix.EPERM
+	default:
+		return unix.EINVAL
+	}
 	at, e := g.locate(c, dirfd, path)
 	if e != 0 {
 		return e
@@ -44,6 +51,9 @@ func (g *guard) makeNode(c *call, dirfd int, path uint64, mode uint32, dev int) 
 
 func (g *guard) symlink(c *call, target uint64, dirfd int, path uint64) unix.Errno {
 	text, e := g.path(c, target)
+	if e == 0 && text == "" {
+		e = unix.ENOENT
+	}
 	if e != 0 {
 		return e
 	}
@@ -67,6 +77,9 @@ func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint
 		return e
 	}
 	defer from.close()
+	if e := from.look(follow != 0); e != 0 {
+		return e // before anything is said about the new name
+	}
 	to, e := g.locate(c, newfd, newPath)
 	if e != 0 {
 		return e
@@ -78,8 +91,12 @@ func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint
 	if g.rules != nil {
 		return g.linkJudged(c, from, follow, to)
 	}
-	e = result(unix.Linkat(from.dir, from.last(), to.dir, to.last(), follow))
-	if e == unix.EXDEV && follow == 0 {
+	if from.name == "" {
+		e = result(unix.Linkat(unix.AT_FDCWD, descriptorPath(from.dir), to.dir, to.last(), unix.AT_SYMLINK_FOLLOW))
+	} else {
+		e = result(unix.Linkat(from.dir, from.last(), to.dir, to.last(), follow))
+	}
+	if e == unix.EXDEV && follow == 0 && from.name != "" {
 		return g.cross(from, to, func(a, b int) error { return unix.Linkat(a, from.last(), b, to.last(), 0) })
 	}
 	return g.noted(c, "link", to, e)
@@ -92,12 +109,18 @@ func (g *guard) linkSource(c *call, dirfd int, path uint64, flags int) (location
 	if flags&^(unix.AT_SYMLINK_FOLLOW|unix.AT_EMPTY_PATH) != 0 {
 		return location{}, 0, unix.EINVAL
 	}
+	if flags&unix.AT_EMPTY_PATH != 0 {
+		if text, e := g.path(c, path); e == 0 && text == "" {
+			fd, e := g.descriptor(c, dirfd, 0)
+			return location{dir: fd}, 0, e // the object itself
+		}
+	}
 	at, e := g.locate(c, dirfd, path)
-	if e != 0 || flags&unix.AT_SYMLINK_FOLLOW == 0 {
+	if e != 0 {
 		return at, 0, e
 	}
 	for range maxSymlinks {
-		if !isSymlink(at) {
+		if flags&unix.AT_SYMLINK_FOLLOW == 0 && !at.slash || !isSymlink(at) {
 			return at, 0, 0
 		}
 		if onProc(at.dir) && !isProcRoot(at.dir) {
@@ -125,6 +148,10 @@ func (g *guard) followLast(c *call, at location) (location, unix.Errno) {
 }
 
 func (g *guard) rename(c *call, oldfd int, oldPath uint64, newfd int, newPath uint64, flags uint) unix.Errno {
+	const keeping = unix.RENAME_NOREPLACE | unix.RENAME_WHITEOUT
+	if flags&^(keeping|unix.RENAME_EXCHANGE) != 0 || flags&keeping != 0 && flags&unix.RENAME_EXCHANGE != 0 {
+		return unix.EINVAL
+	}
 	from, e := g.locate(c, oldfd, oldPath)
 	if e != 0 {
 		return e
@@ -132,6 +159,9 @@ func (g *guard) rename(c *call, oldfd int, oldPath uint64, newfd int, newPath ui
 	defer from.close()
 	to, e := g.locate(c, newfd, newPath)
 	if e != 0 {
+		if from.closed() {
+			return unix.EACCES // the first path comes first
+		}
 		return e
 	}
 	defer to.close()

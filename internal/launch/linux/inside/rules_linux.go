@@ -162,6 +162,13 @@ func limitRules() []rule {
 	}
 }
 
+// changesNothing lets the opens through that only make a place to start from:
+// with O_PATH the kernel ignores every flag that could change something, and
+// srt-init could not hand such a descriptor out.
+func changesNothing(call uintptr, flags int) rule {
+	return rule{call: call, when: []condition{hasAny(flags, unix.O_PATH)}, action: unix.SECCOMP_RET_ALLOW}
+}
+
 // guardRules hand the calls that create, remove or open for writing to srt-init;
 // openat2(2) has its flags in memory. With trace they hand every open over.
 func guardRules(trace bool) []rule {
@@ -175,14 +182,14 @@ func guardRules(trace bool) []rule {
 		return []condition{hasAny(flags, openChanges)}
 	}
 	rules := []rule{
-		notify(unix.SYS_OPENAT, opens(2)...),
+		changesNothing(unix.SYS_OPENAT, 2), notify(unix.SYS_OPENAT, opens(2)...),
 		notify(unix.SYS_OPENAT2),
 		notify(unix.SYS_MKDIRAT), notify(unix.SYS_MKNODAT), notify(unix.SYS_SYMLINKAT), notify(unix.SYS_LINKAT),
 		notify(unix.SYS_RENAMEAT2), notify(legacyCalls.renameat), notify(unix.SYS_UNLINKAT),
 	}
 	if legacyCalls.present {
 		rules = append(rules,
-			notify(legacyCalls.open, opens(1)...), notify(legacyCalls.creat), notify(legacyCalls.unlink), notify(legacyCalls.rmdir),
+			changesNothing(legacyCalls.open, 1), notify(legacyCalls.open, opens(1)...), notify(legacyCalls.creat), notify(legacyCalls.unlink), notify(legacyCalls.rmdir),
 			notify(legacyCalls.mkdir), notify(legacyCalls.mknod), notify(legacyCalls.symlink), notify(legacyCalls.link), notify(legacyCalls.rename))
 	}
 	return rules

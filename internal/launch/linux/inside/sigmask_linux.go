@@ -19,3 +19,10 @@ func blockSignals() error {
 	}
 	return nil
 }
+
+// allowSignal lets one signal through that blockSignals blocked.
+func allowSignal(s unix.Signal) error {
+	var one unix.Sigset_t
+	one.Val[(s-1)/64] = 1 << ((s - 1) % 64)
+	return unix.PthreadSigmask(unix.SIG_UNBLOCK, &one, nil)
+}

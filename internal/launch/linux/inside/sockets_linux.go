@@ -257,8 +257,8 @@ func socketAddressOf(name string) []byte {
 // connectSocket makes the connection and answers. One that may wait gets a
 // thread of its own. fd and target are closed.
 func (g *guard) connectSocket(c *call, fd int, raw []byte, target int) {
-	finish := func() {
-		e := rawConnect(fd, raw)
+	finish := func(connect func() unix.Errno) {
+		e := connect()
 		unix.Close(fd)
 		if target >= 0 {
 			unix.Close(target)
@@ -267,7 +267,7 @@ func (g *guard) connectSocket(c *call, fd int, raw []byte, target int) {
 	}
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err == nil && (flags&unix.O_NONBLOCK != 0 || socketOption(fd, unix.SO_TYPE) == unix.SOCK_DGRAM) {
-		finish()
+		finish(func() unix.Errno { return rawConnect(fd, raw) })
 		return
 	}
 	select {
@@ -286,7 +286,9 @@ func (g *guard) connectSocket(c *call, fd int, raw []byte, target int) {
 		if blockSignals() != nil || setCapabilities(0, 0) != nil {
 			raw = nil // which no socket takes
 		}
-		finish()
+		finish(func() unix.Errno {
+			return g.listener.waitFor(c, func() unix.Errno { return rawConnect(fd, raw) })
+		})
 	}()
 }
 
