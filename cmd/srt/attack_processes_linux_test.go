@@ -26,8 +26,6 @@ func target() int {
 }
 
 var processTechniques = []technique{
-	{"init: memory by a FIFO that becomes a link", fifoToMemory},
-	{"init: memory by a race of a FIFO and a link", raceFIFO},
 	{"target: seize", func() error { return ptrace(unix.PTRACE_SEIZE, target()) }},
 	{"target: write memory", writeMemory},
 	{"target: advise memory", adviseMemory},
