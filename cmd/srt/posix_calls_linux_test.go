@@ -372,7 +372,7 @@ func errorNumber(e unix.Errno) string {
 // random makes calls one after the other on a tree that they change.
 func (r *posixRun) random() error {
 	calls, here := onePathCalls(), cwdCalls()
-	for seed := range int64(12) {
+	for seed := range int64(5) {
 		if err := r.rebuild(); err != nil {
 			return err
 		}

@@ -90,7 +90,29 @@ func (g *guard) unlink(c *call, dirfd int, path uint64, flags int) unix.Errno {
 }
 
 func (g *guard) truncate(c *call, path uint64, length int64) unix.Errno {
-	return g.onObject(c, "truncate", unix.AT_FDCWD, path, 0, func(fd int) error { return unix.Truncate(descriptorPath(fd), length) })
+	if length < 0 {
+		return unix.EINVAL
+	}
+	return g.onObject(c, "truncate", unix.AT_FDCWD, path, 0, func(fd int) error {
+		if overLimit(c.pid, fd, length) {
+			return unix.EFBIG
+		}
+		return unix.Truncate(descriptorPath(fd), length)
+	})
+}
+
+// overLimit holds the caller to its RLIMIT_FSIZE, as the kernel does: only what
+// grows a file counts, and the caller gets the signal.
+func overLimit(tid, fd int, length int64) bool {
+	var st unix.Stat_t
+	var limit unix.Rlimit
+	if unix.Fstat(fd, &st) != nil || length <= st.Size || unix.Prlimit(tid, unix.RLIMIT_FSIZE, nil, &limit) != nil || uint64(length) <= limit.Cur {
+		return false
+	}
+	if tgid, e := threadGroup(tid); e == 0 {
+		_ = unix.Tgkill(tgid, tid, unix.SIGXFSZ)
+	}
+	return true
 }
 
 func chmodTo(mode uint32) func(int) error {
@@ -117,6 +139,9 @@ func (g *guard) onObject(c *call, operation string, dirfd int, path uint64, flag
 // object opens what a path argument, or a descriptor alone, means.
 func (g *guard) object(c *call, dirfd int, address uint64, flags int) (int, unix.Errno) {
 	path := ""
+	if address == 0 && flags&unix.AT_EMPTY_PATH == 0 {
+		return -1, unix.EFAULT
+	}
 	if address != 0 {
 		var e unix.Errno
 		if path, e = g.path(c, address); e != 0 {
@@ -141,7 +166,7 @@ func (g *guard) objectAt(c *call, dirfd int, path string, flags int) (int, unix.
 	}
 	defer g.release(base)
 	at, e := g.locateFrom(c, base, path)
-	for range maxSymlinks {
+	for range maxSymlinks + 1 {
 		if e != 0 {
 			return -1, e
 		}
@@ -220,6 +245,9 @@ func (g *guard) setTimes(c *call, dirfd int, path, times uint64, flags int, form
 			return unix.EFAULT
 		}
 		values = []unix.Timespec{form.read(buf), form.read(buf[form.size:])}
+	}
+	if len(values) == 2 && values[0].Nsec == unix.UTIME_OMIT && values[1].Nsec == unix.UTIME_OMIT {
+		return 0 // whatever the path is
 	}
 	if path == 0 {
 		flags |= unix.AT_EMPTY_PATH

@@ -140,9 +140,13 @@ func (o *opening) openAgain() (int, bool, unix.Errno) {
 	if err := unix.Fstat(held, &st); err != nil {
 		return -1, false, errnoOf(err)
 	}
-	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
-		o.g.listener.proceed(o.c.id) // pipes and terminals: Landlock decides
+	kind := st.Mode & unix.S_IFMT
+	if name, e := objectName(held); kind != unix.S_IFREG && kind != unix.S_IFDIR && (kind != unix.S_IFIFO || e != 0 || name == "") {
+		o.g.listener.proceed(o.c.id) // nameless pipes and terminals: Landlock decides
 		return -1, false, errElsewhere
+	}
+	if o.at.slash && kind != unix.S_IFDIR {
+		return -1, false, unix.ENOTDIR
 	}
 	if o.flags&openChanges != 0 {
 		if e := o.g.judgeObject(o.c, "open", held); e != 0 {
@@ -154,8 +158,30 @@ func (o *opening) openAgain() (int, bool, unix.Errno) {
 			return -1, false, unix.EACCES
 		}
 	}
-	fd, err := unix.Open(descriptorPath(held), o.flags&^(unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)|unix.O_CLOEXEC, 0)
-	return fd, false, result(err)
+	if kind == unix.S_IFDIR && o.flags&unix.O_CREAT != 0 {
+		return -1, false, unix.EISDIR
+	}
+	if kind == unix.S_IFIFO { // which may wait
+		if held, e := dup(held); e == 0 {
+			o.at.close()
+			o.at = location{dir: held}
+			return o.openSpecial(false)
+		}
+	}
+	fd := -1
+	e := o.g.withUmask(o.c, func() (err error) {
+		fd, err = unix.Open(descriptorPath(held), o.flags&^(unix.O_CREAT|unix.O_EXCL&^o.nameless()|unix.O_NOFOLLOW)|unix.O_CLOEXEC, o.mode)
+		return err
+	})
+	return fd, false, e
+}
+
+// nameless returns O_EXCL where it says that a nameless file stays so.
+func (o *opening) nameless() int {
+	if o.flags&unix.O_TMPFILE == unix.O_TMPFILE {
+		return unix.O_EXCL
+	}
+	return 0
 }
 
 // linkJudged makes a hard link. The new name must not make a file writable, or

@@ -119,7 +119,7 @@ func (g *guard) linkSource(c *call, dirfd int, path uint64, flags int) (location
 	if e != 0 {
 		return at, 0, e
 	}
-	for range maxSymlinks {
+	for range maxSymlinks + 1 {
 		if flags&unix.AT_SYMLINK_FOLLOW == 0 && !at.slash || !isSymlink(at) {
 			return at, 0, 0
 		}
