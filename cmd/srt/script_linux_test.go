@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -116,6 +117,9 @@ func setupScript(env *testscript.Env, uid int) error {
 	}
 	env.Vars = append(env.Vars, "HOME="+home, "TMPDIR="+tmp, "UID="+strconv.Itoa(uid), "W="+work, "SETTINGS="+filepath.Join(env.WorkDir, "settings.json"),
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.invalid", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.invalid", "GIT_CONFIG_NOSYSTEM=1")
+	if cache, err := os.UserCacheDir(); err == nil { // for what a script builds outside
+		env.Vars = append(env.Vars, "GO_CACHE="+cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")))
+	}
 	env.Cd = work
 	if err := openProgramDir(env.Getenv("PATH")); err != nil {
 		return err
