@@ -108,6 +108,9 @@ func compareLines(t *testing.T, backend string, outside, inside []string) {
 // settings, which is what comes first under the Landlock backend: it knows places
 // that no command may change, and directories that have no name any more.
 func refusedInstead(outside, inside string) bool {
+	if strings.HasPrefix(outside, "socket ") {
+		return true // it has few kinds of sockets and connects to the proxies only
+	}
 	if strings.HasPrefix(outside, "working directory removed: ") || strings.HasPrefix(outside, "removed directory as a base: ") {
 		return true
 	}
@@ -160,7 +163,7 @@ func runPosix() error {
 	for _, part := range []struct {
 		name string
 		run  func() error
-	}{{"one", r.onePath}, {"two", r.twoPaths}, {"fds", r.directories}, {"memory", r.memory}, {"states", r.states}, {"random", r.random}} {
+	}{{"one", r.onePath}, {"two", r.twoPaths}, {"fds", r.directories}, {"memory", r.memory}, {"sockets", r.sockets}, {"states", r.states}, {"random", r.random}} {
 		if only != "" && only != part.name {
 			continue
 		}

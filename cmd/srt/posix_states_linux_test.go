@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -217,4 +220,43 @@ func (r *posixRun) nameless() string {
 
 func (r *posixRun) bound() string {
 	return openAs(unix.AT_FDCWD, "socket", unix.O_RDWR, 0) + openAs(unix.AT_FDCWD, "socket", unix.O_CREAT, 0) + openAs(unix.AT_FDCWD, "socket", unix.O_PATH|unix.O_CREAT, 0)
+}
+
+// sockets connects and binds sockets of each kind, with addresses of every length.
+func (r *posixRun) sockets() error {
+	family := func(f uint16, rest string) []byte { return append(binary.NativeEndian.AppendUint16(nil, f), rest...) }
+	loopback := "\x00\x01\x7f\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00"
+	addresses := map[string][]byte{
+		"none": {}, "one byte": {1}, "unix": family(unix.AF_UNIX, ""), "unnamed": family(unix.AF_UNIX, "\x00"), "abstract": family(unix.AF_UNIX, "\x00nobody"),
+		"missing": family(unix.AF_UNIX, "nobody"), "missing, ended": family(unix.AF_UNIX, "nobody\x00rest"), "file": family(unix.AF_UNIX, "file\x00"), "directory": family(unix.AF_UNIX, "dir\x00"), "below": family(unix.AF_UNIX, "missing/x\x00"), "no directory": family(unix.AF_UNIX, "file/x\x00"), "loop": family(unix.AF_UNIX, "loop\x00"),
+		"slash": family(unix.AF_UNIX, "fresh/\x00"), "readonly": family(unix.AF_UNIX, "readonly/new\x00"), "dangling": family(unix.AF_UNIX, "dangling\x00"), "full": family(unix.AF_UNIX, strings.Repeat("n", 108)),
+		"longer": family(unix.AF_UNIX, strings.Repeat("n", 109)), "storage": family(unix.AF_UNIX, strings.Repeat("n", 126)), "loopback": family(unix.AF_INET, loopback), "short": family(unix.AF_INET, loopback[:6]),
+		"inet6": family(unix.AF_INET6, "\x00\x01"+strings.Repeat("\x00", 19)+"\x01\x00\x00\x00\x00"), "unspecified": family(unix.AF_UNSPEC, loopback), "other": family(77, loopback),
+	}
+	for _, kind := range []struct {
+		name        string
+		family, typ int
+	}{{"unix", unix.AF_UNIX, unix.SOCK_STREAM}, {"packets", unix.AF_UNIX, unix.SOCK_SEQPACKET}, {"tcp", unix.AF_INET, unix.SOCK_STREAM}, {"tcp6", unix.AF_INET6, unix.SOCK_STREAM}, {"udp", unix.AF_INET, unix.SOCK_DGRAM}} {
+		for _, name := range sortedKeys(addresses) {
+			for _, call := range []string{"bind", "connect"} {
+				nr := map[string]uintptr{"connect": unix.SYS_CONNECT, "bind": unix.SYS_BIND}[call]
+				r.count = -1
+				err := r.do(fmt.Sprint("socket ", kind.name, " ", call, " ", name), func() string {
+					fd, err := unix.Socket(kind.family, kind.typ, 0)
+					if err != nil {
+						return errorName(err)
+					}
+					defer unix.Close(fd)
+					address := append(addresses[name], 0) // never empty
+					return errorNumber(raw(nr, uintptr(fd), uintptr(unsafe.Pointer(&address[0])), uintptr(len(address)-1))) +
+						errorNumber(raw(nr, uintptr(fd), 1, uintptr(len(address)-1))) + errorNumber(raw(nr, 0, uintptr(unsafe.Pointer(&address[0])), uintptr(len(address)-1))) +
+						errorNumber(raw(nr, 999, uintptr(unsafe.Pointer(&address[0])), uintptr(len(address)-1))) + errorNumber(raw(nr, uintptr(fd), uintptr(unsafe.Pointer(&address[0])), ^uintptr(0)))
+				})
+				if err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }

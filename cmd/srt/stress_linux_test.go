@@ -41,7 +41,7 @@ func serve() {
 // flood is the script command "flood KIND COUNT": it does one thing very often.
 func flood() {
 	count, _ := strconv.Atoi(os.Args[2])
-	done := map[string]func(int) int{"tunnels": tunnels, "silence": silence, "refusals": refusals, "files": files, "hosts": hosts}[os.Args[1]](count)
+	done := map[string]func(int) int{"tunnels": tunnels, "silence": silence, "refusals": refusals, "files": files, "hosts": hosts, "storm": storm}[os.Args[1]](count)
 	fmt.Println(done)
 }
 
@@ -269,5 +269,79 @@ func TestLargeInput(t *testing.T) {
 	out = s.bounded(s.command("-c", "cat d/*.key 2>&1 | grep -c 'Permission denied'; ls d | wc -l"))
 	if out != "5\n100000\n" {
 		t.Errorf("a full directory: %q", out)
+	}
+}
+
+// storm starts processes that make calls for srt-init, start others and check
+// that each answer is theirs; every other one is killed in the middle. It counts
+// those that ended as they should.
+func storm(count int) int {
+	const worker = `for k in {1..5}; do
+		exec 3>w$0.$k && test "$(readlink /proc/$$/fd/3)" = "$PWD/w$0.$k" && echo $0 >&3 && exec 3>&- && mkdir d$0.$k && mv w$0.$k d$0.$k/x &&
+			test "$(cat d$0.$k/x)" = $0 && rm d$0.$k/x && rmdir d$0.$k || exit 7
+	done`
+	good := make(chan bool)
+	for i := range count {
+		go func() {
+			cmd := exec.Command("bash", "-c", worker, strconv.Itoa(i))
+			if cmd.Start() != nil {
+				good <- false
+				return
+			}
+			if i%2 == 1 {
+				time.Sleep(time.Duration(i%40) * 5 * time.Millisecond)
+				_ = cmd.Process.Kill()
+			}
+			err := cmd.Wait()
+			good <- err == nil || i%2 == 1 && strings.Contains(err.Error(), "killed")
+		}()
+	}
+	sum := 0
+	for range count {
+		if <-good {
+			sum++
+		}
+	}
+	return sum
+}
+
+// Two hundred processes at once get their own answers from srt-init, whoever dies
+// meanwhile, and neither another sandbox nor the host waits for them.
+func TestStorm(t *testing.T) {
+	count := 200
+	if raceEnabled {
+		count = 40
+	}
+	for _, uid := range users() {
+		t.Run(fmt.Sprint("uid", uid), func(t *testing.T) {
+			s, other := newSandboxed(t, uid, workSettings), newSandboxed(t, uid, workSettings)
+			over, slowest := make(chan struct{}), make(chan time.Duration)
+			go func() {
+				var worst time.Duration
+				for running := true; running; {
+					select {
+					case <-over:
+						running = false
+					default:
+					}
+					start := time.Now()
+					if out, err := other.command("-c", "for k in 1 2 3; do echo x > f && rm f || exit 1; done").CombinedOutput(); err != nil {
+						t.Errorf("the other sandbox: %v %s", err, out)
+					}
+					worst = max(worst, time.Since(start))
+				}
+				slowest <- worst
+			}()
+			out := s.bounded(s.command("--violations", "json", s.program("flood"), "storm", strconv.Itoa(count)))
+			close(over)
+			if worst := <-slowest; worst > 15*time.Second {
+				t.Errorf("the other sandbox needed %v", worst)
+			} else {
+				t.Logf("the other sandbox needed at most %v", worst)
+			}
+			if strings.TrimSpace(out) != strconv.Itoa(count) {
+				t.Errorf("%d expected: %s", count, out)
+			}
+		})
 	}
 }

@@ -56,6 +56,9 @@ func (g *guard) connectForward(c *call) {
 // parseSockaddr reads struct sockaddr_in and sockaddr_in6, see ip(7), ipv6(7).
 // It returns nil for a Unix socket.
 func parseSockaddr(raw []byte) (unix.Sockaddr, unix.Errno) {
+	if len(raw) < 2 { // without a family
+		return nil, unix.EINVAL
+	}
 	port := func() int { return int(binary.BigEndian.Uint16(raw[2:])) }
 	switch family := binary.NativeEndian.Uint16(raw); family {
 	case unix.AF_UNIX:

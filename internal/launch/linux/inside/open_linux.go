@@ -398,7 +398,13 @@ func sessionTerminal(pid int) (uint32, bool) {
 	if err != nil {
 		return 0, false
 	}
-	_, after, ok := strings.Cut(string(stat), ") ")
+	return terminalOf(string(stat))
+}
+
+// terminalOf finds the field in a text that begins with a name of the caller's
+// choice.
+func terminalOf(stat string) (uint32, bool) {
+	_, after, ok := strings.Cut(stat, ") ")
 	for strings.Contains(after, ") ") {
 		_, after, _ = strings.Cut(after, ") ")
 	}

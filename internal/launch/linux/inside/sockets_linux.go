@@ -182,7 +182,10 @@ func (g *guard) serveConnect(c *call) {
 		return
 	}
 	if name, ok := socketPath(raw); ok && socketOption(fd, unix.SO_DOMAIN) == unix.AF_UNIX {
-		target, e := g.socketTarget(c, name)
+		target, e := -1, unix.EINVAL
+		if len(raw) <= unix.SizeofSockaddrUnix {
+			target, e = g.socketTarget(c, name)
+		}
 		if e != 0 {
 			unix.Close(fd)
 			g.listener.answer(c.id, 0, e)
