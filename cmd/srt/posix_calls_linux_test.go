@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math/rand"
 	"os"
 	"runtime"
 	"slices"
@@ -367,43 +366,4 @@ func errorNumber(e unix.Errno) string {
 		return "ok"
 	}
 	return errorName(e)
-}
-
-// random makes calls one after the other on a tree that they change.
-func (r *posixRun) random() error {
-	calls, here := onePathCalls(), cwdCalls()
-	for seed := range int64(5) {
-		if err := r.rebuild(); err != nil {
-			return err
-		}
-		source := rand.New(rand.NewSource(seed))
-		for range 400 {
-			names := r.pairSpellings()[:40]
-			a, b := names[source.Intn(len(names))], names[source.Intn(len(names))]
-			if a == "/" || strings.HasPrefix(a, "..") {
-				continue
-			}
-			switch kind := source.Intn(10); {
-			case kind < 3:
-				c := pairCalls[source.Intn(len(pairCalls))]
-				r.print(fmt.Sprint(seed, " ", c.name, " ", short(a), " ", short(b)), errorName(c.call(a, b)))
-			case kind < 5:
-				flags := openFlags[source.Intn(len(openFlags))] | unix.O_NONBLOCK
-				r.print(fmt.Sprintf("%d open %s %o", seed, short(a), flags), openAs(unix.AT_FDCWD, a, flags, uint32(source.Intn(0o10000))))
-			case kind < 8:
-				keys := sortedKeys(calls)
-				name := keys[source.Intn(len(keys))]
-				r.print(fmt.Sprint(seed, " ", name, " ", short(a)), calls[name](unix.AT_FDCWD, a))
-			default:
-				keys := sortedKeys(here)
-				name := keys[source.Intn(len(keys))]
-				if name == "truncate "+fmt.Sprint(1<<20) {
-					continue
-				}
-				r.print(fmt.Sprint(seed, " ", name, " ", short(a)), here[name](a))
-			}
-		}
-		r.print(fmt.Sprint(seed, " in the end"), treeDifference("", listTree(r.root)))
-	}
-	return r.rebuild()
 }
