@@ -104,9 +104,10 @@ func race(change, attempt func(), forbidden func() bool) error {
 	return unix.EPERM
 }
 
-// store is a plain store that the compiler does not leave out.
+// store is a plain store that the compiler does not leave out. The race is meant.
 //
 //go:noinline
+//go:norace
 func store(p *byte, value byte) { *p = value }
 
 // raceCall flips the last letter of a path under a call that takes its address.
