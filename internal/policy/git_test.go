@@ -129,14 +129,3 @@ func TestIncludesOfIncludes(t *testing.T) {
 	f.say("/home/u/w/.git/config", text).say("/home/u/w/.git/more", text)
 	answers(t, mustResolveFake(t, f, allowing(".")), "write /home/u/w/.git/more EROFS")
 }
-
-func FuzzGitValues(f *testing.F) {
-	f.Add([]byte("[core]\nhooksPath = \"a b\" # c\n[include \"x]\"] path = \\\"q\\\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, v := range gitValues(data) {
-			if len(v.value) > len(data) {
-				t.Errorf("%q: %q is longer than the file", data, v.value)
-			}
-		}
-	})
-}

@@ -1,8 +1,9 @@
 package policy
 
 import (
-	"bytes"
 	"strings"
+
+	"github.com/srt-sandbox/srt/internal/gitconfig"
 )
 
 // maxIncludes is how deep git lets configuration files include each other.
@@ -33,10 +34,11 @@ func (r *resolver) protectConfig(file, dir, worktree string, depth int) error {
 	if err != nil {
 		return nil //nolint:nilerr // git cannot read it either
 	}
-	for _, v := range gitValues(data) {
-		switch v.key {
-		case "include.path", "includeif.path":
-			included, ok := r.gitPath(v.value, parentOf(file))
+	settings, _ := gitconfig.Parse(data) // git reads nothing behind a mistake either
+	for _, v := range settings {
+		switch {
+		case v.Key() == "include.path", v.Section == "includeif" && v.Name == "path":
+			included, ok := r.gitPath(v.Value, parentOf(file))
 			if !ok {
 				continue
 			}
@@ -46,8 +48,8 @@ func (r *resolver) protectConfig(file, dir, worktree string, depth int) error {
 			if err := r.protectConfig(included, dir, worktree, depth+1); err != nil {
 				return err
 			}
-		case "core.hookspath":
-			if err := r.protectHooks(v.value, dir, worktree); err != nil {
+		case v.Key() == "core.hookspath":
+			if err := r.protectHooks(v.Value, dir, worktree); err != nil {
 				return err
 			}
 		}
@@ -89,83 +91,4 @@ func (r *resolver) gitPath(value, base string) (string, bool) {
 		return value, true
 	}
 	return base + "/" + value, true
-}
-
-// sectionName is the section in lower case. Of the sections that matter only
-// includeIf has subsections; others with one are something else.
-func sectionName(head string) string {
-	name, sub, ok := strings.Cut(strings.ToLower(head), " ")
-	if ok && name != "includeif" {
-		return name + " " + sub
-	}
-	return name
-}
-
-// gitValue is one setting of a git configuration file. The key is the section
-// and the name, in lower case.
-type gitValue struct{ key, value string }
-
-// gitValues reads the syntax of git-config(1), as far as it decides what a
-// value is: sections, comments, quotes, escapes, continued lines.
-func gitValues(data []byte) []gitValue {
-	var all []gitValue
-	section := ""
-	data = bytes.ReplaceAll(data, []byte("\\\n"), nil)
-	for line := range bytes.Lines(data) {
-		text := strings.TrimSpace(string(line))
-		if strings.HasPrefix(text, "[") {
-			head, rest, ok := cutSection(text)
-			if !ok {
-				continue
-			}
-			section = sectionName(head)
-			text = strings.TrimSpace(rest)
-		}
-		name, value, ok := strings.Cut(text, "=")
-		if ok && !strings.HasPrefix(name, "#") && !strings.HasPrefix(name, ";") {
-			all = append(all, gitValue{key: section + "." + strings.ToLower(strings.TrimSpace(name)), value: unquoteGit(value)})
-		}
-	}
-	return all
-}
-
-// cutSection splits `[section "a]b"] rest` after the bracket that closes it.
-func cutSection(text string) (head, rest string, ok bool) {
-	quoted := false
-	for i := 1; i < len(text); i++ {
-		switch {
-		case text[i] == '\\' && quoted:
-			i++
-		case text[i] == '"':
-			quoted = !quoted
-		case text[i] == ']' && !quoted:
-			return strings.TrimSpace(text[1:i]), text[i+1:], true
-		}
-	}
-	return "", "", false
-}
-
-func unquoteGit(s string) string {
-	var b strings.Builder
-	s = strings.TrimSpace(s)
-	quoted, keep := false, 0
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '"':
-			quoted = !quoted
-			keep = b.Len()
-		case c == '\\' && i+1 < len(s):
-			i++
-			b.WriteByte(s[i])
-			keep = b.Len()
-		case (c == '#' || c == ';') && !quoted:
-			i = len(s)
-		default:
-			b.WriteByte(c)
-			if quoted || c != ' ' && c != '\t' {
-				keep = b.Len()
-			}
-		}
-	}
-	return b.String()[:keep]
 }
