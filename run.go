@@ -155,8 +155,8 @@ func (s *Sandbox) request(c *Cmd, cfg *config.Config, m means, pol *policy.Polic
 		LocalBinding: cfg.Network.AllowLocalBinding, Published: m.published.inside(), Unguarded: cfg.Unguarded(),
 		Path: c.Path, Args: c.Args, Env: environment(c.baseEnvironment(m.place), cfg, m.temp.variable(), s.helperPath()),
 		Trace: c.Trace, Dir: m.dir, Home: m.home, Ports: []int{httpPort, socksPort}, Private: m.temp.private(), NullFD: c.NullFD,
-		Limits: cfg.Limits.With(c.Limits),
-		Note:   s.options.warn, Violation: func(v launch.Violation) { s.record(c, v) },
+		Limits: cfg.Limits.With(c.Limits), NewRepositoryHooks: cfg.Filesystem.AllowNewRepositoryHooks,
+		Note: s.options.warn, Violation: func(v launch.Violation) { s.record(c, v) },
 	}
 	direct.attach(&r, &cfg.Network)
 	return r
@@ -309,6 +309,9 @@ func (s *Sandbox) record(c *Cmd, v launch.Violation) {
 	line := "deny " + v.Operation + " " + v.Path
 	if v.Operation == launch.OperationLimit {
 		line = "deny " + v.Operation + " " + strings.TrimPrefix(v.Rule, "limits.")
+	}
+	if v.Outcome != "" {
+		line += " (" + v.Outcome + ")"
 	}
 	s.events.Add(Violation{
 		Time: time.Now(), Line: line, Op: v.Operation, Target: v.Path,

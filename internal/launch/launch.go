@@ -75,6 +75,9 @@ type Request struct {
 	Published []int
 	// NullFD is a descriptor number that is the null device in the command; 0 for none.
 	NullFD int
+	// NewRepositoryHooks leaves the git repositories that the command makes as
+	// they are.
+	NewRepositoryHooks bool
 	// Private is the run's own temporary directory, removed even if this
 	// process is killed.
 	Private string
@@ -142,8 +145,10 @@ type Violation struct {
 	Operation, Path, Target string
 	// Rule and Cure are those of the policy.
 	Rule, Cure string
-	PID        int
-	Process    string
+	// Outcome is what was done about it, where that is more than a refusal.
+	Outcome string
+	PID     int
+	Process string
 }
 
 // OperationLimit is the operation of violations that stand for an exceeded limit.

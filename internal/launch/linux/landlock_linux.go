@@ -111,9 +111,6 @@ func closeAll(listeners []net.Listener) {
 	}
 }
 
-// killGrace is how long srt-init may take to kill what it started.
-const killGrace = 12 * time.Second
-
 // Kill asks srt-init to end every process: without it they would live on.
 func (l *landlocked) Kill() {
 	l.mu.Lock()
@@ -124,7 +121,7 @@ func (l *landlocked) Kill() {
 	}
 	l.mu.Unlock()
 	if !gone {
-		time.AfterFunc(killGrace, l.process.Kill)
+		time.AfterFunc(killGrace, l.killNow)
 	}
 }
 

@@ -2,6 +2,7 @@ package linux
 
 import (
 	"path"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -30,13 +31,20 @@ func specFor(r launch.Request) *inside.Spec {
 	for _, r := range r.Policy.Sockets {
 		s.Sockets = append(s.Sockets, inside.SocketRule{Path: r.Path, Pattern: r.Pattern})
 	}
+	s.Repositories = !r.NewRepositoryHooks && !r.Policy.Disabled && writes(r)
 	s.Filter.Trace = r.Trace
-	s.Filter.Guard = r.Trace || len(s.Names) > 0 || len(s.Creatable) > 0
+	s.Filter.Guard = r.Trace || len(s.Names) > 0 || len(s.Creatable) > 0 || s.Repositories
 	if r.Unguarded {
 		s.Filter = inside.FilterOptions{UnixSockets: r.UnixSockets, NestedNamespaces: r.NestedNamespaces, Unguarded: true}
+		s.Repositories = false
 		s.Names, s.Creatable, s.Sockets, s.HostPorts = nil, nil, nil, nil
 	}
 	return s
+}
+
+// writes reports whether the command may leave anything behind.
+func writes(r launch.Request) bool {
+	return len(r.Policy.Creatable) > 0 || slices.ContainsFunc(r.Policy.Places, func(p policy.Place) bool { return p.Write && p.Path != r.Private })
 }
 
 // guardedNames lists every protected name that a mount alone does not hold: the

@@ -47,6 +47,8 @@ type process struct {
 	terminal    *terminal
 	group       *group           // the command's cgroup, if its limits have one
 	refused     map[refusal]bool // reported so far
+	watching    bool             // srt-init looks at new repositories
+	unchecked   string           // where the command began to make a repository that nobody looked at yet
 	// announced is told the local port of each connection that srt-init makes;
 	// nil where it makes none.
 	announced func(port int)
@@ -56,6 +58,7 @@ type process struct {
 
 	mu        sync.Mutex
 	gone      bool
+	started   bool               // the command may run
 	killed    bool               // srt-init was asked to end everything
 	stopAsked bool               // SIGTSTP was passed on, its effect not yet seen
 	status    syscall.WaitStatus // of srt-init
@@ -162,6 +165,7 @@ func (p *process) build(ctx context.Context, r launch.Request, s *inside.Spec) (
 // the descriptors that come back.
 func (p *process) send(ctx context.Context, s *inside.Spec) ([]int, error) {
 	var err error
+	p.watching = s.Repositories
 	if s.Limits, err = p.limit(p.request.Limits, s.Landlock == nil); err != nil {
 		return nil, err
 	}
@@ -226,6 +230,9 @@ func failure(body []byte) error {
 
 // Start lends the terminal to the sandbox and lets the command go.
 func (p *process) Start() error {
+	p.mu.Lock()
+	p.started = true
+	p.mu.Unlock()
 	p.terminal = newTerminal(p)
 	if err := inside.SendMessage(p.control, inside.MessageGo, nil); err != nil {
 		p.terminal.release(launch.Status{})
@@ -236,7 +243,10 @@ func (p *process) Start() error {
 
 // Wait reads what srt-init reports until the command's end. It may be called once.
 func (p *process) Wait() (status launch.Status, err error) {
-	defer func() { p.terminal.release(status) }()
+	defer func() {
+		p.reportUnchecked()
+		p.terminal.release(status)
+	}()
 	defer p.takeNamesAway()
 	for {
 		kind, body, fds, err := inside.ReceiveMessage(p.control)
@@ -318,6 +328,12 @@ func (p *process) event(kind inside.MessageKind, body []byte, fds []int) {
 		}
 	case inside.MessageRefused:
 		p.explain(string(body))
+	case inside.MessageRepository:
+		p.unchecked = string(body)
+	case inside.MessageChecked:
+		p.unchecked = ""
+	case inside.MessageBlocked:
+		p.reportBlocked(string(body))
 	case inside.MessageViolation:
 		if v, ok := parseViolation(string(body)); ok && p.firstRefusal(v.Operation, v.Path) {
 			p.request.Violation(v)
@@ -374,8 +390,34 @@ func (p *process) Signal(s os.Signal) error {
 	return unix.Kill(-p.leader, number)
 }
 
-// Kill ends the sandbox and every process in it at once.
+// killGrace is how long srt-init may take to kill what it started.
+const killGrace = 12 * time.Second
+
+// Kill ends the sandbox and every process in it. Where the command may have made
+// repositories srt-init does it, and looks at them.
 func (p *process) Kill() {
+	p.mu.Lock()
+	ask := p.started && !p.gone && p.watching
+	if ask {
+		p.killed = true
+		_ = inside.SendMessage(p.control, inside.MessageKill, nil)
+	}
+	p.mu.Unlock()
+	if !ask {
+		p.killNow()
+		return
+	}
+	go func() {
+		select {
+		case <-p.exited:
+		case <-time.After(killGrace):
+			p.killNow()
+		}
+	}()
+}
+
+// killNow takes srt-init away, and with it everything inside.
+func (p *process) killNow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.via != nil {

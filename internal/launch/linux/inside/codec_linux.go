@@ -52,6 +52,7 @@ func (c *coder) spec(s *Spec) {
 		number(c, &l.Soft)
 		number(c, &l.Hard)
 	})
+	c.flags(&s.Repositories)
 	c.landlock(&s.Landlock)
 }
 

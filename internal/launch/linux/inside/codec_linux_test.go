@@ -19,7 +19,8 @@ func TestSpecRoundTrip(t *testing.T) {
 			States: []PathState{{Path: "/", Read: true, Rule: "r", Cure: "c", ReadRule: "q", Why: "w"}}, Pins: []string{"/p"},
 			Forwards: []Forward{{Port: 3128, Real: 40000}}, LocalBinding: true,
 		},
-		Limits: []ResourceLimit{{Resource: 7, Soft: 1 << 40, Hard: ^uint64(0)}},
+		Repositories: true,
+		Limits:       []ResourceLimit{{Resource: 7, Soft: 1 << 40, Hard: ^uint64(0)}},
 	}
 	got, err := decodeSpec(s.encode())
 	if err != nil {

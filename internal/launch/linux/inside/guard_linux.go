@@ -32,6 +32,8 @@ type guard struct {
 	forwards     []Forward
 	sockets      *sockets
 	direct       *direct
+	// repositories are those that the command makes; nil if nobody looks at them.
+	repositories *repositories
 	// plain marks a guard without capabilities of its own.
 	plain bool
 	// userNamespace is that of the sandbox, set only where the command may make
@@ -57,7 +59,7 @@ const (
 // guardCapabilities stay permitted, to be raised for single steps.
 const guardCapabilities = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_NET_ADMIN
 
-func startGuard(fd, control int, s *Spec, d *direct) {
+func startGuard(fd, control int, s *Spec, d *direct) *guard {
 	g := &guard{
 		listener: newListener(fd), control: control, names: map[object][]GuardedName{},
 		special: make(chan struct{}, maxSpecialOpens),
@@ -66,6 +68,9 @@ func startGuard(fd, control int, s *Spec, d *direct) {
 	for _, n := range s.Names {
 		key := object{n.Dev, n.Ino}
 		g.names[key] = append(g.names[key], n)
+	}
+	if s.Repositories {
+		g.repositories = newRepositories()
 	}
 	if s.Filter.NestedNamespaces {
 		g.userNamespace, _ = os.Readlink("/proc/self/ns/user")
@@ -88,6 +93,7 @@ func startGuard(fd, control int, s *Spec, d *direct) {
 	if err := <-started; err != nil {
 		fail(control, err)
 	}
+	return g
 }
 
 // fail ends the sandbox: without its guard nothing may go on.

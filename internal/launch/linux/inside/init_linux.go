@@ -1,13 +1,12 @@
 package inside
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,17 +57,13 @@ type initProcess struct {
 	direct  *direct
 	// descendants are killed one by one where there is no PID namespace.
 	descendants *descendants
-	group       int // the open cgroup.procs of the command's cgroup, 0 if it has none
-	// orphaned is set before everything is ended from another goroutine.
-	orphaned atomic.Bool
+	guard       *guard // nil where nothing is handed over
+	group       int    // the open cgroup.procs of the command's cgroup, 0 if it has none
 	// bubblewrap says that bwrap made the namespaces and most of the mounts.
 	bubblewrap bool
-}
-
-// ending is how the command ended.
-type ending struct {
-	status unix.WaitStatus
-	cpu    time.Duration
+	// orphaned is set before everything is ended from another goroutine.
+	orphaned  atomic.Bool
+	inspected sync.Once
 }
 
 func (i *initProcess) run() (ending, error) {
@@ -298,37 +293,6 @@ func ownGroup(pid int) int {
 		return group
 	}
 	return 0
-}
-
-// endOrphaned kills the command and removes what the host half would have removed.
-func (i *initProcess) endOrphaned() {
-	i.orphaned.Store(true)
-	i.killRest()
-	if i.spec.Private != "" {
-		_ = os.RemoveAll(filepath.Clean(i.spec.Private))
-	}
-	os.Exit(1)
-}
-
-// killRest kills everything that the command left. Signal -1 reaches all of
-// this PID namespace but its process 1.
-func (i *initProcess) killRest() {
-	if i.descendants != nil {
-		i.descendants.kill()
-		return
-	}
-	_ = unix.Kill(-1, unix.SIGKILL)
-}
-
-// finish reports the command's status and ends process 1, which makes the
-// kernel kill everything that is left inside.
-func (i *initProcess) finish(e ending) {
-	if i.descendants != nil {
-		i.descendants.kill()
-	}
-	body := []byte{byte(e.status), byte(e.status >> 8)}
-	_ = SendMessage(i.control, MessageExit, binary.LittleEndian.AppendUint64(body, uint64(e.cpu.Microseconds())))
-	os.Exit(0)
 }
 
 // stageError names the part of the set-up that failed; the host half adds what

@@ -114,7 +114,7 @@ func (i *initProcess) confineAndStart() (int, error) {
 	if err != nil {
 		return 0, &stageError{stage: "landlock", err: err}
 	}
-	startGuard(listener, i.control, i.spec, nil)
+	i.guard = startGuard(listener, i.control, i.spec, nil)
 	return i.spawn(program, attr)
 }
 

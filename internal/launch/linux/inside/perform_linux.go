@@ -20,6 +20,9 @@ func (g *guard) makeDir(c *call, dirfd int, path uint64, mode uint32) unix.Errno
 	if e := g.judgeNew(c, "mkdir", at); e != 0 {
 		return e
 	}
+	if e := g.arrive(c, "mkdir", at); e != 0 {
+		return e
+	}
 	e = g.withUmask(c, func() error { return unix.Mkdirat(at.dir, at.last(), mode) })
 	if e == unix.EROFS {
 		e = g.creator.makeDir(g, c, at, mode)
@@ -46,6 +49,9 @@ func (g *guard) makeNode(c *call, dirfd int, path uint64, mode uint32, dev int) 
 	if e := g.judgeNew(c, "mknod", at); e != 0 {
 		return e
 	}
+	if e := g.arrive(c, "mknod", at); e != 0 {
+		return e
+	}
 	return g.noted(c, "mknod", at, g.withUmask(c, func() error { return unix.Mknodat(at.dir, at.last(), mode, dev) }))
 }
 
@@ -68,6 +74,9 @@ func (g *guard) symlink(c *call, target uint64, dirfd int, path uint64) unix.Err
 	if e := g.judgeNew(c, "symlink", at); e != 0 {
 		return e
 	}
+	if e := g.arrive(c, "symlink", at); e != 0 {
+		return e
+	}
 	return g.noted(c, "symlink", at, result(unix.Symlinkat(text, at.dir, at.last())))
 }
 
@@ -87,6 +96,9 @@ func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint
 	defer to.close()
 	if n, ok := g.guarded(to); ok && !exists(to) {
 		return g.refuse(c, "link", n, unix.EROFS)
+	}
+	if e := g.arrive(c, "link", to); e != 0 {
+		return e
 	}
 	if g.rules != nil {
 		return g.linkJudged(c, from, follow, to)
@@ -175,6 +187,9 @@ func (g *guard) rename(c *call, oldfd int, oldPath uint64, newfd int, newPath ui
 		return e
 	}
 	if e := g.judgeName(c, "rename", to); e != 0 {
+		return e
+	}
+	if e := g.arrive(c, "rename", to); e != 0 {
 		return e
 	}
 	e = result(unix.Renameat2(from.dir, from.last(), to.dir, to.last(), flags))

@@ -43,6 +43,9 @@ type Spec struct {
 	// Private is the temporary directory of the run. srt-init removes it when
 	// the host half dies first.
 	Private string
+	// Repositories makes srt-init look at the git repositories that the command
+	// made, when it has ended.
+	Repositories bool
 	// Landlock replaces the plan where there are no namespaces; nil elsewhere.
 	Landlock *LandlockSpec
 }
@@ -154,6 +157,12 @@ const (
 	MessageNote MessageKind = 'N'
 	// MessageViolation carries one refused operation.
 	MessageViolation MessageKind = 'V'
+	// MessageRepository carries the path of a first name that may make a
+	// repository; MessageChecked says that all of them were looked at.
+	MessageRepository MessageKind = 'H'
+	MessageChecked    MessageKind = 'D'
+	// MessageBlocked carries a part of a new repository that was put out of effect.
+	MessageBlocked MessageKind = 'B'
 	// MessageRefused carries an operation that a mount refused; the host half
 	// knows whether and why the policy wants that.
 	MessageRefused MessageKind = 'E'

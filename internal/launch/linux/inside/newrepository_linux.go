@@ -1,0 +1,418 @@
+package inside
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/gitconfig"
+)
+
+// After the command, when no process of it is left, srt-init looks at the
+// repositories that it made: git outside of the sandbox would run their hooks
+// and what their configuration names. It works through descriptors, with the
+// rights of the command and in the command's own tree of mounts, so that nothing
+// it is led to can be outside of what the command could change.
+//
+// A repository that git can use with no program of its own is left as it is.
+// From others the entries are taken that run programs; the originals stay beside
+// them, under names that git does not look for.
+
+const (
+	// blockedSuffix is what a renamed file is marked with.
+	blockedSuffix = ".srt-blocked"
+	// maxConfig bounds one configuration file, maxConfigs all that are read.
+	maxConfig  = 1 << 20
+	maxConfigs = 64 << 20
+	// maxHooks is how many hooks are renamed one by one.
+	maxHooks = 64
+	// maxHookNames bounds the entries of one directory that are looked at.
+	maxHookNames = 10_000
+	// maxBlocked is how many reports one run makes.
+	maxBlocked = 500
+	// maxCommonDir is more than any path.
+	maxCommonDir = unix.PathMax
+)
+
+// Operations of the reports.
+const (
+	repositoryConfig = "repository-config"
+	repositoryHook   = "repository-hook"
+)
+
+// inspection is the look at all repositories of a run.
+type inspection struct {
+	control int
+	// rules decide what the command could change where no mounts do.
+	rules *pathRules
+	// private is removed after the run, with all that it holds.
+	private string
+	born    map[object]int
+	read    int64 // bytes of configuration so far
+	sent    int
+	failed  bool // something could not be looked at
+}
+
+// inspectRepositories is called once, when everything that the command started
+// has ended. It reports whether everything could be looked at.
+func (i *initProcess) inspectRepositories() bool {
+	r := i.guard.repositories
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	look := &inspection{control: i.control, rules: i.guard.rules, private: i.spec.Private, born: r.held}
+	for _, dir := range r.held {
+		look.repository(dir)
+	}
+	if look.sent > maxBlocked {
+		look.send(repositoryConfig, "more", "more of the same", fmt.Sprintf("%d more like these", look.sent-maxBlocked))
+	}
+	return !look.failed
+}
+
+// repository looks at one directory. Without a HEAD it is none: getting one
+// makes a later run look at it.
+func (n *inspection) repository(dir int) {
+	var st unix.Stat_t
+	if unix.Fstat(dir, &st) != nil || st.Nlink == 0 {
+		return
+	}
+	open(dir, &st)
+	switch err := unix.Fstatat(dir, headName, &st, unix.AT_SYMLINK_NOFOLLOW); err {
+	case nil:
+	case unix.ENOENT:
+		return
+	default:
+		n.failed = true
+	}
+	if name, _ := objectName(dir); n.private != "" && Beneath(n.private, name) {
+		return
+	}
+	n.contents(dir)
+	n.commonDir(dir)
+}
+
+// contents looks at what git would run of one directory.
+func (n *inspection) contents(dir int) {
+	n.config(dir, "config")
+	n.config(dir, "config.worktree")
+	n.hooks(dir)
+}
+
+// open gives the owner of an object back what is needed to look at it: the
+// command took it away, and could give it back in a later run.
+func open(fd int, st *unix.Stat_t) {
+	want := uint32(0o600)
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		want = 0o700
+	}
+	if st.Mode&want != want && int(st.Uid) == os.Geteuid() {
+		_ = unix.Chmod(descriptorPath(fd), st.Mode&0o7777|want)
+	}
+}
+
+// member is one entry of a directory, held by an O_PATH descriptor.
+type member struct {
+	dir  int
+	name string
+	fd   int
+	stat unix.Stat_t
+}
+
+func (m *member) close() { unix.Close(m.fd) }
+
+func (m *member) kind() uint32 { return m.stat.Mode & unix.S_IFMT }
+
+// alone reports whether a file is a regular one without another name, by which
+// it could be changed later.
+func (m *member) alone() bool { return m.kind() == unix.S_IFREG && m.stat.Nlink == 1 }
+
+// member opens an entry, link or not. What the command could not change is
+// none of its doing and passes for missing.
+func (n *inspection) member(dir int, name string) *member {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		n.failed = n.failed || err != unix.ENOENT
+		return nil
+	}
+	m := &member{dir: dir, name: name, fd: fd}
+	if err := unix.Fstat(fd, &m.stat); err != nil || !n.changeable(m) {
+		n.failed = n.failed || err != nil
+		m.close()
+		return nil
+	}
+	if m.kind() != unix.S_IFLNK {
+		open(fd, &m.stat)
+	}
+	return m
+}
+
+// changeable reports whether the command could change the entry.
+func (n *inspection) changeable(m *member) bool {
+	if n.rules != nil {
+		name, e := nameOf(location{dir: m.dir, name: m.name})
+		_, ok := n.rules.mayName(name)
+		return e == 0 && ok
+	}
+	var dir, own unix.Statfs_t
+	if unix.Fstatfs(m.dir, &dir) != nil || unix.Fstatfs(m.fd, &own) != nil {
+		return true
+	}
+	return (dir.Flags|own.Flags)&unix.ST_RDONLY == 0
+}
+
+// contents reads a regular file of at most max bytes.
+func (m *member) contents(max int64) ([]byte, error) {
+	if m.kind() != unix.S_IFREG || m.stat.Size > max {
+		return nil, errors.New("not a regular file, or too large")
+	}
+	fd, err := unix.Open(descriptorPath(m.fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), m.name)
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, max))
+}
+
+// config blocks a configuration file that makes git run programs, or that could
+// be made to later through another name.
+func (n *inspection) config(dir int, name string) {
+	m := n.member(dir, name)
+	if m == nil {
+		return
+	}
+	defer m.close()
+	data, err := m.contents(min(maxConfig, maxConfigs-n.read))
+	n.read += int64(len(data))
+	if err != nil {
+		n.block(m, repositoryConfig, "a configuration that cannot be read", "")
+		return
+	}
+	entries, err := gitconfig.Parse(data)
+	kept, taken := n.sort(dir, entries)
+	switch {
+	case len(taken) > 0:
+		n.replace(m, strings.Join(taken, ", "), gitconfig.Format(kept))
+	case err != nil:
+		n.block(m, repositoryConfig, "a configuration with mistakes", "")
+	case !m.alone():
+		n.replace(m, "a configuration with another name", data)
+	}
+}
+
+// sort separates the entries that run programs and names them, a few at most.
+func (n *inspection) sort(dir int, entries []gitconfig.Entry) (kept []gitconfig.Entry, taken []string) {
+	const most, longest = 5, 80
+	for _, e := range entries {
+		if !gitconfig.RunsPrograms(e) && (e.Key() != "core.worktree" || n.mayBeWorktree(dir, e.Value)) {
+			kept = append(kept, e)
+			continue
+		}
+		key := e.Key()
+		if len(key) > longest {
+			key = key[:longest] + "…"
+		}
+		if len(taken) < most && !slices.Contains(taken, key) {
+			taken = append(taken, key)
+		} else if len(taken) == most {
+			taken = append(taken, "…")
+		}
+	}
+	return kept, taken
+}
+
+// mayBeWorktree reports whether git would write to a place that the command may
+// write to itself. A way there through symbolic links could be turned later.
+func (n *inspection) mayBeWorktree(dir int, value string) bool {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	fd, err := unix.Openat2(dir, value, &how)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	if n.rules != nil {
+		name, e := objectName(fd)
+		_, ok := n.rules.mayChange(name)
+		return e == 0 && name != "" && ok
+	}
+	var fs unix.Statfs_t
+	return unix.Fstatfs(fd, &fs) == nil && fs.Flags&unix.ST_RDONLY == 0
+}
+
+// replace renames a configuration and writes one without the entries that were
+// taken, so that the repository stays one.
+func (n *inspection) replace(m *member, why string, data []byte) {
+	n.block(m, repositoryConfig, why, ", the rest of it is in its place")
+	if exists(location{dir: m.dir, name: m.name}) {
+		return // could not be renamed
+	}
+	fd, err := unix.Openat(m.dir, m.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		f := os.NewFile(uintptr(fd), m.name)
+		_, err = f.Write(data)
+		err = errors.Join(err, f.Chmod(os.FileMode(m.stat.Mode&0o666|0o600)), f.Close())
+	}
+	if err != nil {
+		_ = unix.Unlinkat(m.dir, m.name, 0)
+		n.report(m, repositoryConfig, "new configuration", "could not be written: "+err.Error())
+	}
+}
+
+// hooks blocks the programs in the directory of hooks.
+func (n *inspection) hooks(dir int) {
+	m := n.member(dir, "hooks")
+	if m == nil {
+		return
+	}
+	defer m.close()
+	switch m.kind() {
+	case unix.S_IFLNK:
+		n.block(m, repositoryHook, "hooks elsewhere", "")
+		return
+	case unix.S_IFDIR:
+	default:
+		return
+	}
+	found, err := n.programs(m)
+	if err != nil || len(found) > maxHooks {
+		n.block(m, repositoryHook, "too many hooks", "")
+		found = nil
+	}
+	for _, name := range found {
+		if h := n.member(m.fd, name); h != nil {
+			n.block(h, repositoryHook, "executable hook", "")
+			h.close()
+		}
+	}
+}
+
+// programs lists what git could run in a directory of hooks, now or after
+// somebody changed it by another name.
+func (n *inspection) programs(m *member) ([]string, error) {
+	fd, err := unix.Open(descriptorPath(m.fd), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), m.name)
+	defer f.Close()
+	names, err := f.Readdirnames(maxHookNames + 1)
+	if err == io.EOF {
+		return nil, nil
+	}
+	if err != nil || len(names) > maxHookNames {
+		return nil, errors.Join(err, errors.New("too many entries"))
+	}
+	slices.Sort(names)
+	var found []string
+	for _, name := range names {
+		if strings.HasSuffix(strings.ToLower(name), ".sample") || strings.Contains(name, blockedSuffix) {
+			continue
+		}
+		h := n.member(m.fd, name)
+		if h == nil {
+			continue
+		}
+		file := h.kind() == unix.S_IFREG && (h.stat.Mode&0o111 != 0 || !h.alone())
+		if file || h.kind() == unix.S_IFLNK {
+			found = append(found, name)
+		}
+		h.close()
+	}
+	return found, nil
+}
+
+// commonDir looks at the directory that a repository shares hooks and
+// configuration with, unless that was a repository already. One that is not
+// there now could come later, without anything that this run would see.
+func (n *inspection) commonDir(dir int) {
+	m := n.member(dir, "commondir")
+	if m == nil {
+		return
+	}
+	defer m.close()
+	text, err := m.contents(maxCommonDir)
+	if err != nil || !m.alone() {
+		n.block(m, repositoryConfig, "a commondir that is not a plain file", "")
+		return
+	}
+	target, _, _ := strings.Cut(string(text), "\x00")
+	common, err := unix.Openat2(dir, strings.TrimRight(target, "\r\n"), &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		n.block(m, repositoryConfig, "a commondir that leads nowhere", "")
+		return
+	}
+	defer unix.Close(common)
+	var st unix.Stat_t
+	if unix.Fstat(common, &st) != nil {
+		return
+	}
+	if _, known := n.born[object{st.Dev, st.Ino}]; known {
+		return // looked at by itself
+	}
+	open(common, &st)
+	has := func(name string) bool { return exists(location{dir: common, name: name}) }
+	switch {
+	case !has("objects") || !has("refs"):
+		n.block(m, repositoryConfig, "a commondir that leads to no repository", "")
+	case !has(headName):
+		n.contents(common)
+	}
+}
+
+// block renames an entry to a name that git does not look for, and reports it.
+func (n *inspection) block(m *member, operation, why, more string) {
+	target, err := setAside(m)
+	if err != nil {
+		n.failed = true
+		n.report(m, operation, why, "it could not be renamed: "+err.Error()+"; look at it before you use git there")
+		return
+	}
+	n.report(m, operation, why, "renamed to "+target+more)
+}
+
+// setAside takes the plain name first. Somebody may have made that, so the next
+// one cannot be foreseen.
+func setAside(m *member) (string, error) {
+	target := m.name + blockedSuffix
+	err := renameAside(m, target)
+	for range 3 {
+		if err != unix.EEXIST {
+			break
+		}
+		target = m.name + blockedSuffix + "-" + rand.Text()[:10]
+		err = renameAside(m, target)
+	}
+	return target, err
+}
+
+func renameAside(m *member, target string) error {
+	err := unix.Renameat2(m.dir, m.name, m.dir, target, unix.RENAME_NOREPLACE)
+	if err == unix.EINVAL && !exists(location{dir: m.dir, name: target}) { // file systems without the flag
+		return unix.Renameat(m.dir, m.name, m.dir, target)
+	}
+	return err
+}
+
+func (n *inspection) report(m *member, operation, why, outcome string) {
+	if n.sent++; n.sent <= maxBlocked {
+		dir, _ := objectName(m.dir)
+		n.send(operation, path.Join(dir, m.name), why+" in a new repository", why+": "+outcome)
+	}
+}
+
+func (n *inspection) send(operation, name, what, outcome string) {
+	fields := []string{operation, name, newRepositoryRule(what), newRepositoryCure, outcome}
+	for i := range fields {
+		fields[i] = strings.ReplaceAll(fields[i], "\x00", " ")
+	}
+	_ = SendMessage(n.control, MessageBlocked, []byte(strings.Join(fields, "\x00")))
+}

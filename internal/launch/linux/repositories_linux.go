@@ -1,0 +1,29 @@
+package linux
+
+import (
+	"strings"
+
+	"github.com/srt-sandbox/srt/internal/launch"
+)
+
+// reportBlocked passes on what srt-init found in a new repository. These reports
+// are few and come last: no noise of the command crowds them out.
+func (p *process) reportBlocked(body string) {
+	f := strings.Split(body, "\x00")
+	if len(f) != 5 {
+		return
+	}
+	p.request.Violation(launch.Violation{Operation: f[0], Path: f[1], Target: f[1], Rule: f[2], Cure: f[3], Outcome: f[4]})
+}
+
+// reportUnchecked says that srt-init ended, or gave up, before it had looked at
+// the repositories that the command made.
+func (p *process) reportUnchecked() {
+	if p.unchecked == "" {
+		return
+	}
+	p.request.Violation(launch.Violation{
+		Operation: "repository", Path: p.unchecked, Target: p.unchecked, Rule: `built-in "new repositories"`,
+		Outcome: "the sandbox was torn down before the repositories that it made could be checked; look at their hooks and configuration before you use git there",
+	})
+}
