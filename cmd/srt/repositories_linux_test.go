@@ -3,13 +3,17 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -73,11 +77,64 @@ var repositoryAttacks = []repositoryAttack{
 	{"taken names", []string{`git init d; git -C d config core.fsmonitor 'EVIL'; mkdir d/.git/config.srt-blocked; printf '#!/bin/sh\nEVIL\n' > d/.git/hooks/post-commit; chmod +x d/.git/hooks/post-commit; ln -s x d/.git/hooks/post-commit.srt-blocked`}, useAnywhere},
 	{"many hooks", []string{`git init d; printf '#!/bin/sh\nEVIL\n' > d/.git/hooks/post-commit; chmod +x d/.git/hooks/post-commit; cd d/.git/hooks; for i in $(seq 100); do cp post-commit x$i; done`}, useAnywhere},
 	{"a process that goes on", []string{`git init d; (trap '' TERM HUP; while :; do git -C d config core.fsmonitor 'EVIL'; printf '#!/bin/sh\nEVIL\n' > d/.git/hooks/post-commit; chmod +x d/.git/hooks/post-commit; done) >/dev/null 2>&1 & sleep 0.3`}, useAnywhere},
+	{"HEAD by exchange of directories", []string{byHand + `mkdir d d/.git; parts p; head p/HEAD; ATTACK "make: directories exchanged"`}, useAnywhere},
+	{"HEAD by a nameless file", []string{byHand + `mkdir d; parts d/.git; ATTACK "make: nameless file"`}, useAnywhere},
+	{"HEAD below descriptors", []string{byHand + `mkdir d; parts d/.git; ATTACK "make: below a descriptor"`}, useAnywhere},
+	{"HEAD by a race", []string{byHand + `mkdir d; parts d/.git; ATTACK "make: race"`}, useAnywhere},
 	{"huge configuration", []string{`git init d; (git config --file d/.git/config core.fsmonitor 'EVIL'; head -c 2000000 /dev/zero | tr '\0' '\n') >> d/.git/config`}, useAnywhere},
 }
 
 func repositorySettings(backend string, allowed bool) string {
 	return fmt.Sprintf(`{"network":{"allowedDomains":[],"deniedDomains":[]},"linux":{"backend":%q},"filesystem":{"denyRead":[],"allowWrite":["."],"denyWrite":[],"allowNewRepositoryHooks":%v}}`, backend, allowed)
+}
+
+// repositoryMakers put the HEAD into place, by calls that no shell makes.
+var repositoryMakers = []technique{
+	{"make: directories exchanged", func() error { return swapNames("p", "d/.git") }},
+	{"make: nameless file", func() error {
+		fd, err := namelessFile()
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if _, err := unix.Write(fd, []byte("ref: refs/heads/main\n")); err != nil {
+			return err
+		}
+		return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, "d/.git/HEAD", unix.AT_SYMLINK_FOLLOW)
+	}},
+	{"make: below a descriptor", func() error {
+		dir, err := unix.Open("d/.git/refs", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(dir)
+		return unix.Symlinkat("refs/heads/main", dir, "./heads/..//../HEAD")
+	}},
+	{"make: race", raceHead},
+}
+
+// raceHead changes the name under the eyes of whoever looks whether it is one
+// that makes a repository.
+func raceHead() error {
+	if err := unix.Chdir("d/.git"); err != nil {
+		return err
+	}
+	harmless, head := [8]byte{'h', 'e', 'r', 'd'}, [8]byte{'H', 'E', 'A', 'D'}
+	var path atomic.Uint64 // the text itself, exchanged as one word
+	go func() {
+		for {
+			path.Store(*(*uint64)(unsafe.Pointer(&harmless)))
+			path.Store(*(*uint64)(unsafe.Pointer(&head)))
+		}
+	}()
+	cwd, target := unix.AT_FDCWD, []byte("refs/heads/main\x00")
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		_, _, _ = unix.Syscall(unix.SYS_SYMLINKAT, uintptr(unsafe.Pointer(&target[0])), uintptr(cwd), uintptr(unsafe.Pointer(&path)))
+		if _, err := os.Lstat("HEAD"); err == nil {
+			return nil
+		}
+	}
+	return unix.EPERM
 }
 
 // host runs a script outside of the sandbox, as the user and with an own home.
@@ -145,7 +202,10 @@ func attacked(t *testing.T, a repositoryAttack, uid int, backend string, allowed
 	t.Helper()
 	s := newSandboxed(t, uid, repositorySettings(backend, allowed))
 	trace := filepath.Join(s.tmp, "trace")
-	evil := strings.NewReplacer(`"EV"\\\n"IL"`, `"touch "\\\n"`+trace+`"`, "EVIL", "touch "+trace)
+	if err := os.Link(s.binary, filepath.Join(filepath.Dir(s.binary), "attack")); err != nil {
+		t.Fatal(err)
+	}
+	evil := strings.NewReplacer("ATTACK", filepath.Join(filepath.Dir(s.binary), "attack"), `"EV"\\\n"IL"`, `"touch "\\\n"`+trace+`"`, "EVIL", "touch "+trace)
 	for _, script := range a.runs {
 		_, said := s.git(evil.Replace(script), "--violations", "always")
 		reports += said
@@ -230,4 +290,25 @@ func TestNewRepositoriesOfEndedRuns(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A clone over HTTP is a repository like others.
+func TestCloneOverHTTP(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git")
+	}
+	for _, uid := range users() {
+		s := newSandboxed(t, uid, "{}")
+		s.host("git init -q src && git -C src commit -q --allow-empty -m first && git clone -q --bare src r.git && git -C r.git update-server-info")
+		server := httptest.NewServer(http.FileServer(http.Dir(s.dir)))
+		defer server.Close()
+		settings := fmt.Sprintf(`{"network":{"allowedDomains":[%q],"deniedDomains":[]},"filesystem":{"denyRead":[],"allowWrite":["."],"denyWrite":[]}}`, strings.TrimPrefix(server.URL, "http://"))
+		if err := os.WriteFile(s.settings, []byte(settings), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, said := s.git("git clone -q "+server.URL+"/r.git c && git -C c log --format=%s", "--violations", "always")
+		if out != "first\n" || said != "" {
+			t.Errorf("%q, %q", out, said)
+		}
+	}
 }
