@@ -50,8 +50,9 @@ const (
 // inspection is the look at all repositories of a run.
 type inspection struct {
 	control int
-	// rules decide what the command could change where no mounts do.
-	rules *pathRules
+	// rules and shared decide what the command could change where no mounts do.
+	rules  *pathRules
+	shared sharedMemory
 	// private is removed after the run, with all that it holds.
 	private string
 	born    map[object]int
@@ -66,7 +67,7 @@ func (i *initProcess) inspectRepositories() bool {
 	r := i.guard.repositories
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	look := &inspection{control: i.control, rules: i.guard.rules, private: i.spec.Private, born: r.held}
+	look := &inspection{control: i.control, rules: i.guard.rules, shared: i.guard.sharedMemory, private: i.spec.Private, born: r.held}
 	for _, dir := range r.held {
 		look.repository(dir)
 	}
@@ -91,11 +92,20 @@ func (n *inspection) repository(dir int) {
 	default:
 		n.failed = true
 	}
-	if name, _ := objectName(dir); n.private != "" && Beneath(n.private, name) {
+	if name, ok := placeOf(dir); ok && n.private != "" && Beneath(n.private, name) {
 		return
 	}
 	n.contents(dir)
 	n.commonDir(dir)
+}
+
+// placeOf returns the path of a directory. One that was moved out of the mount
+// that it was opened through has a path in its file system only; ok is then false.
+func placeOf(dir int) (name string, ok bool) {
+	var held, found unix.Stat_t
+	name, e := objectName(dir)
+	ok = e == 0 && unix.Fstat(dir, &held) == nil && unix.Lstat(name, &found) == nil && held.Dev == found.Dev && held.Ino == found.Ino
+	return name, ok
 }
 
 // contents looks at what git would run of one directory.
@@ -156,9 +166,10 @@ func (n *inspection) member(dir int, name string) *member {
 // changeable reports whether the command could change the entry.
 func (n *inspection) changeable(m *member) bool {
 	if n.rules != nil {
-		name, e := nameOf(location{dir: m.dir, name: m.name})
+		at := location{dir: m.dir, name: m.name}
+		name, e := nameOf(at)
 		_, ok := n.rules.mayName(name)
-		return e == 0 && ok
+		return e == 0 && (ok || n.shared.mayName(name, at))
 	}
 	var dir, own unix.Statfs_t
 	if unix.Fstatfs(m.dir, &dir) != nil || unix.Fstatfs(m.fd, &own) != nil {
@@ -371,24 +382,31 @@ func (n *inspection) commonDir(dir int) {
 // block renames an entry to a name that git does not look for, and reports it.
 func (n *inspection) block(m *member, operation, why, more string) {
 	target, err := setAside(m)
-	if err != nil {
-		n.failed = true
-		n.report(m, operation, why, "it could not be renamed: "+err.Error()+"; look at it before you use git there")
+	if err == nil {
+		n.report(m, operation, why, "renamed to "+target+more)
 		return
 	}
-	n.report(m, operation, why, "renamed to "+target+more)
+	// A new name may need space that the disk does not have; removing needs none.
+	outcome := "removed, for it could not be renamed: " + err.Error()
+	if err := os.RemoveAll(path.Join(descriptorPath(m.dir), m.name)); err != nil {
+		n.failed = true
+		outcome = "it could not be renamed or removed: " + err.Error() + "; look at it before you use git there"
+	}
+	n.report(m, operation, why, outcome)
 }
 
 // setAside takes the plain name first. Somebody may have made that, so the next
 // one cannot be foreseen.
 func setAside(m *member) (string, error) {
-	target := m.name + blockedSuffix
+	const longest = 200 // of 255, the rest for what is added
+	base := m.name[:min(len(m.name), longest)]
+	target := base + blockedSuffix
 	err := renameAside(m, target)
 	for range 3 {
 		if err != unix.EEXIST {
 			break
 		}
-		target = m.name + blockedSuffix + "-" + rand.Text()[:10]
+		target = base + blockedSuffix + "-" + rand.Text()[:10]
 		err = renameAside(m, target)
 	}
 	return target, err
@@ -404,7 +422,10 @@ func renameAside(m *member, target string) error {
 
 func (n *inspection) report(m *member, operation, why, outcome string) {
 	if n.sent++; n.sent <= maxBlocked {
-		dir, _ := objectName(m.dir)
+		dir, ok := placeOf(m.dir)
+		if !ok {
+			outcome += " (the directory was moved; this is its path in its file system)"
+		}
 		n.send(operation, path.Join(dir, m.name), why+" in a new repository", why+": "+outcome)
 	}
 }

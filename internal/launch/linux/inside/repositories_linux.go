@@ -19,7 +19,7 @@ type repositories struct {
 	mu    sync.Mutex
 	held  map[object]int // O_PATH descriptors
 	most  int
-	fresh int // added since the last look for those that are gone
+	asked int // since the last look for those that are gone
 }
 
 // maxRepositories bounds the descriptors. A clone has four directories with a
@@ -41,10 +41,7 @@ const headName = "HEAD"
 // repositoryPart reports whether a name is one that makes a repository. Case is
 // ignored: some file systems do.
 func repositoryPart(name string) bool {
-	switch len(name) {
-	case len("HEAD"), len("objects"), len("commondir"):
-	case len("objects") + 1, len("commondir") + 1: // "ſ" (U+017F) counts as "s"
-	default:
+	if name == "" || !strings.Contains("HROChroc", name[:1]) {
 		return false
 	}
 	for _, part := range []string{headName, "refs", "objects", "commondir"} {
@@ -89,7 +86,7 @@ func (r *repositories) note(dir int) (first, ok bool) {
 	if _, known := r.held[key]; known {
 		return false, true
 	}
-	if len(r.held) >= r.most && r.fresh >= r.most/8 {
+	if r.asked++; len(r.held) >= r.most && r.asked >= r.most/8 {
 		r.forget()
 	}
 	if len(r.held) >= r.most {
@@ -100,14 +97,13 @@ func (r *repositories) note(dir int) (first, ok bool) {
 		return false, false
 	}
 	r.held[key] = fd
-	r.fresh++
 	return len(r.held) == 1, true
 }
 
 // forget drops the directories that were removed and those without a HEAD, which
 // are noted again when they get one.
 func (r *repositories) forget() {
-	r.fresh = 0
+	r.asked = 0
 	for key, fd := range r.held {
 		var st unix.Stat_t
 		gone := unix.Fstat(fd, &st) == nil && st.Nlink == 0
