@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -311,4 +312,53 @@ func TestCloneOverHTTP(t *testing.T) {
 			t.Errorf("%q, %q", out, said)
 		}
 	}
+}
+
+// Where nobody could look at a new repository, the report says so.
+func TestNewRepositoriesUnchecked(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git")
+	}
+	for _, uid := range users() {
+		s := newSandboxed(t, uid, repositorySettings("native", false))
+		cmd := s.command("--violations", "always", "-c", evilRepository)
+		cmd.Env = s.gitEnvironment()
+		var said strings.Builder
+		cmd.Stderr = &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, func() bool { return s.has("ready") })
+		if killed := killChildren(t, cmd.Process.Pid); killed == 0 {
+			_ = cmd.Process.Kill()
+			t.Skip("this kernel does not list children")
+		}
+		_ = cmd.Wait()
+		if want := "deny repository " + s.dir + "/d/.git/HEAD"; !strings.Contains(said.String(), want) || !strings.Contains(said.String(), "look at their hooks") {
+			t.Errorf("%s", said.String())
+		}
+	}
+}
+
+// killChildren kills the children of a process, whichever thread made them.
+func killChildren(t *testing.T, parent int) (killed int) {
+	t.Helper()
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	for _, list := range lists {
+		children, err := os.ReadFile(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, child := range strings.Fields(string(children)) {
+			pid, err := strconv.Atoi(child)
+			if err == nil {
+				err = unix.Kill(pid, unix.SIGKILL)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			killed++
+		}
+	}
+	return killed
 }

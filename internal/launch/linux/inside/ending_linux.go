@@ -60,7 +60,7 @@ func (i *initProcess) inspect() {
 	}
 	i.inspected.Do(func() {
 		i.killRest()
-		alone := i.awaitRest()
+		alone := i.awaitRest() && i.guard.stop()
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

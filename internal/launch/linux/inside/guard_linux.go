@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,6 +43,9 @@ type guard struct {
 	userNamespace string
 	special       chan struct{} // slots for opens that may block
 	sent          int
+	// serving is held during each call, and for good once nothing may change any
+	// more: a caller can be killed while its call is being performed.
+	serving sync.Mutex
 	// The rest belongs to the guard's thread alone.
 	tasks tasks
 	mask  int             // the thread's file mode mask
@@ -117,8 +122,20 @@ func (g *guard) loop(started chan<- error, creatable []CreatablePath) {
 			}
 			return
 		}
+		g.serving.Lock()
 		g.serve(&n)
+		g.serving.Unlock()
 	}
+}
+
+// stop ends the serving of calls. It reports whether the last one is over.
+func (g *guard) stop() bool {
+	for deadline := time.Now().Add(killTimeout); !g.serving.TryLock(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
 }
 
 // prepareThread gives the guard's thread a file mode mask of its own and takes
