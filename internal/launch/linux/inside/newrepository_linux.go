@@ -77,26 +77,35 @@ func (i *initProcess) inspectRepositories() bool {
 	return !look.failed
 }
 
-// repository looks at one directory. Without a HEAD it is none: getting one
-// makes a later run look at it.
+// repository looks at one directory. One that lacks a part is no repository, and
+// no reason to touch what may be somebody's files of the same names: getting that
+// part makes a later run look at it.
 func (n *inspection) repository(dir int) {
 	var st unix.Stat_t
 	if unix.Fstat(dir, &st) != nil || st.Nlink == 0 {
 		return
 	}
 	open(dir, &st)
-	switch err := unix.Fstatat(dir, headName, &st, unix.AT_SYMLINK_NOFOLLOW); err {
-	case nil:
-	case unix.ENOENT:
+	if !n.has(dir, headName) || !(n.has(dir, "commondir") || n.has(dir, "objects") && n.has(dir, "refs")) {
 		return
-	default:
-		n.failed = true
 	}
 	if name, ok := placeOf(dir); ok && n.private != "" && Beneath(n.private, name) {
 		return
 	}
 	n.contents(dir)
 	n.commonDir(dir)
+}
+
+// has reports whether a directory has an entry. One that cannot be looked at
+// counts, but not without a word.
+func (n *inspection) has(dir int, name string) bool {
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil && err != unix.ENOENT {
+		n.failed = true
+		return true
+	}
+	return err == nil && (name != headName || st.Mode&unix.S_IFMT != unix.S_IFDIR)
 }
 
 // placeOf returns the path of a directory. One that was moved out of the mount
@@ -200,6 +209,9 @@ func (n *inspection) config(dir int, name string) {
 		return
 	}
 	defer m.close()
+	if m.kind() == unix.S_IFDIR {
+		return // git cannot read it
+	}
 	data, err := m.contents(min(maxConfig, maxConfigs-n.read))
 	n.read += int64(len(data))
 	if err != nil {
@@ -370,11 +382,10 @@ func (n *inspection) commonDir(dir int) {
 		return // looked at by itself
 	}
 	open(common, &st)
-	has := func(name string) bool { return exists(location{dir: common, name: name}) }
 	switch {
-	case !has("objects") || !has("refs"):
+	case !n.has(common, "objects") || !n.has(common, "refs"):
 		n.block(m, repositoryConfig, "a commondir that leads to no repository", "")
-	case !has(headName):
+	case !n.has(common, headName):
 		n.contents(common)
 	}
 }

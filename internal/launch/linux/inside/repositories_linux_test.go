@@ -83,7 +83,10 @@ func inspected(t *testing.T, dir string) []string {
 	defer unix.Close(fds[0])
 	defer unix.Close(fds[1])
 	n := &inspection{control: fds[0]}
-	n.repository(directory(t, dir, true))
+	fd := directory(t, dir, true)
+	directory(t, filepath.Join(dir, "objects"), false)
+	directory(t, filepath.Join(dir, "refs"), false)
+	n.repository(fd)
 	if n.failed {
 		t.Error("the look failed")
 	}
@@ -113,7 +116,7 @@ func TestInspection(t *testing.T) {
 		"renamed earlier": {func(dir string) error { return write(dir, "hooks/update.srt-blocked", "", 0o755) }, ""},
 		"long":            {func(dir string) error { return write(dir, "hooks/"+strings.Repeat("x", 255), "", 0o755) }, "executable hook: renamed to " + strings.Repeat("x", 200) + ".srt-blocked"},
 		"FIFO":            {func(dir string) error { return unix.Mkfifo(filepath.Join(dir, "config"), 0o644) }, "a configuration that cannot be read: renamed to config.srt-blocked"},
-		"directory":       {func(dir string) error { return write(dir, "config/x", "", 0o644) }, "a configuration that cannot be read: renamed to config.srt-blocked"},
+		"directory":       {func(dir string) error { return write(dir, "config/x", "", 0o644) }, ""},
 		"mistake":         {func(dir string) error { return write(dir, "config", "[core\n", 0o644) }, "a configuration with mistakes: renamed to config.srt-blocked"},
 		"many": {func(dir string) error {
 			return write(dir, "config", "[alias]a=1\nb=2\nc=3\nd=4\ne=5\nf=6\ng=7\n", 0o644)
@@ -167,6 +170,23 @@ func TestInspectionOfSharedRepository(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(common, "config.srt-blocked"))
 	if err != nil || string(data) != text {
 		t.Errorf("the original: %q, %v", data, err)
+	}
+}
+
+// What has no part that git asks for is somebody's files.
+func TestInspectionOfOtherDirectories(t *testing.T) {
+	for _, parts := range [][]string{{"HEAD", "objects/x"}, {"HEAD", "refs/x"}, {"objects/x", "refs/x"}, {"HEAD/x", "objects/x", "refs/x"}} {
+		dir := t.TempDir()
+		for _, name := range append(parts, "hooks/update") {
+			if err := write(dir, name, "", 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fd := directory(t, dir, false)
+		(&inspection{control: -1}).repository(fd)
+		if err := unix.Fstatat(fd, "hooks/update", new(unix.Stat_t), 0); err != nil {
+			t.Errorf("%q: %v", parts, err)
+		}
 	}
 }
 
