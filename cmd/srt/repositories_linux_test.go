@@ -362,3 +362,28 @@ func killChildren(t *testing.T, parent int) (killed int) {
 	}
 	return killed
 }
+
+// The look at new repositories reaches nothing that the command could not change.
+func TestNewRepositoriesContained(t *testing.T) {
+	eachBackend(t, func(t *testing.T, uid int, backend string) {
+		s := newSandboxed(t, uid, repositorySettings(backend, false))
+		// A victim without a HEAD looks as if it had been prepared by a command.
+		s.host(`cd $HOME; mkdir -p v/objects v/refs v/hooks closed; printf '[core]\n\tpager = x\n' > v/config; echo > v/hooks/update; chmod 755 v/hooks/update; chmod 0 closed`)
+		victim := s.home + "/v"
+		_, said := s.git(strings.ReplaceAll(`repo() { mkdir -p $1/objects $1/refs; echo 'ref: refs/heads/main' > $1/HEAD; }
+			repo a; echo VICTIM > a/commondir
+			repo b; ln -s VICTIM/config b/config; ln -s VICTIM/hooks b/hooks
+			repo c; mkdir c/hooks; ln -s VICTIM/hooks/update c/hooks/update
+			repo d; echo VICTIM/../closed > d/commondir
+			repo e; printf '[core]\n\tworktree = VICTIM\n\tbare = false\n' > e/config`, "VICTIM", victim), "--violations", "always")
+		got := s.host("cd $HOME; stat -c '%n %a' closed v/config v/hooks v/hooks/update; ls v v/hooks; cat v/config")
+		if want := "closed 0\nv/config 644\nv/hooks 755\nv/hooks/update 755\nv:\nconfig\nhooks\nobjects\nrefs\n\nv/hooks:\nupdate\n[core]\n\tpager = x\n"; got != want {
+			t.Errorf("the victim: %s\n%s", got, said)
+		}
+		for _, name := range []string{"b/config", "b/hooks", "c/hooks/update", "d/commondir", "e/config"} {
+			if !s.has(name+".srt-blocked") || !strings.Contains(said, s.dir+"/"+name+" (") {
+				t.Errorf("%s is not blocked: %s", name, said)
+			}
+		}
+	})
+}

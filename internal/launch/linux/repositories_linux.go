@@ -17,13 +17,13 @@ func (p *process) reportBlocked(body string) {
 }
 
 // reportUnchecked says that srt-init ended, or gave up, before it had looked at
-// the repositories that the command made.
+// all repositories that the command made. The path is that of the first.
 func (p *process) reportUnchecked() {
 	if p.unchecked == "" {
 		return
 	}
 	p.request.Violation(launch.Violation{
 		Operation: "repository", Path: p.unchecked, Target: p.unchecked, Rule: `built-in "new repositories"`,
-		Outcome: "the sandbox was torn down before the repositories that it made could be checked; look at their hooks and configuration before you use git there",
+		Outcome: "not all repositories that the command made could be checked; look at their hooks and configuration before you use git there",
 	})
 }

@@ -1,7 +1,6 @@
 package inside
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -85,7 +84,7 @@ func (n *inspection) repository(dir int) {
 	if unix.Fstat(dir, &st) != nil || st.Nlink == 0 {
 		return
 	}
-	open(dir, &st)
+	giveBack(dir, &st)
 	if !n.has(dir, headName) || !(n.has(dir, "commondir") || n.has(dir, "objects") && n.has(dir, "refs")) {
 		return
 	}
@@ -124,83 +123,6 @@ func (n *inspection) contents(dir int) {
 	n.hooks(dir)
 }
 
-// open gives the owner of an object back what is needed to look at it: the
-// command took it away, and could give it back in a later run.
-func open(fd int, st *unix.Stat_t) {
-	want := uint32(0o600)
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		want = 0o700
-	}
-	if st.Mode&want != want && int(st.Uid) == os.Geteuid() {
-		_ = unix.Chmod(descriptorPath(fd), st.Mode&0o7777|want)
-	}
-}
-
-// member is one entry of a directory, held by an O_PATH descriptor.
-type member struct {
-	dir  int
-	name string
-	fd   int
-	stat unix.Stat_t
-}
-
-func (m *member) close() { unix.Close(m.fd) }
-
-func (m *member) kind() uint32 { return m.stat.Mode & unix.S_IFMT }
-
-// alone reports whether a file is a regular one without another name, by which
-// it could be changed later.
-func (m *member) alone() bool { return m.kind() == unix.S_IFREG && m.stat.Nlink == 1 }
-
-// member opens an entry, link or not. What the command could not change is
-// none of its doing and passes for missing.
-func (n *inspection) member(dir int, name string) *member {
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		n.failed = n.failed || err != unix.ENOENT
-		return nil
-	}
-	m := &member{dir: dir, name: name, fd: fd}
-	if err := unix.Fstat(fd, &m.stat); err != nil || !n.changeable(m) {
-		n.failed = n.failed || err != nil
-		m.close()
-		return nil
-	}
-	if m.kind() != unix.S_IFLNK {
-		open(fd, &m.stat)
-	}
-	return m
-}
-
-// changeable reports whether the command could change the entry.
-func (n *inspection) changeable(m *member) bool {
-	if n.rules != nil {
-		at := location{dir: m.dir, name: m.name}
-		name, e := nameOf(at)
-		_, ok := n.rules.mayName(name)
-		return e == 0 && (ok || n.shared.mayName(name, at))
-	}
-	var dir, own unix.Statfs_t
-	if unix.Fstatfs(m.dir, &dir) != nil || unix.Fstatfs(m.fd, &own) != nil {
-		return true
-	}
-	return (dir.Flags|own.Flags)&unix.ST_RDONLY == 0
-}
-
-// contents reads a regular file of at most max bytes.
-func (m *member) contents(max int64) ([]byte, error) {
-	if m.kind() != unix.S_IFREG || m.stat.Size > max {
-		return nil, errors.New("not a regular file, or too large")
-	}
-	fd, err := unix.Open(descriptorPath(m.fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), m.name)
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, max))
-}
-
 // config blocks a configuration file that makes git run programs, or that could
 // be made to later through another name.
 func (n *inspection) config(dir int, name string) {
@@ -212,7 +134,7 @@ func (n *inspection) config(dir int, name string) {
 	if m.kind() == unix.S_IFDIR {
 		return // git cannot read it
 	}
-	data, err := m.contents(min(maxConfig, maxConfigs-n.read))
+	data, err := m.readAll(min(maxConfig, maxConfigs-n.read))
 	n.read += int64(len(data))
 	if err != nil {
 		n.block(m, repositoryConfig, "a configuration that cannot be read", "")
@@ -260,13 +182,18 @@ func (n *inspection) mayBeWorktree(dir int, value string) bool {
 		return false
 	}
 	defer unix.Close(fd)
+	return n.mayWriteBelow(fd)
+}
+
+// mayWriteBelow reports whether the command may write to a directory.
+func (n *inspection) mayWriteBelow(dir int) bool {
 	if n.rules != nil {
-		name, e := objectName(fd)
+		name, e := objectName(dir)
 		_, ok := n.rules.mayChange(name)
 		return e == 0 && name != "" && ok
 	}
 	var fs unix.Statfs_t
-	return unix.Fstatfs(fd, &fs) == nil && fs.Flags&unix.ST_RDONLY == 0
+	return unix.Fstatfs(dir, &fs) == nil && fs.Flags&unix.ST_RDONLY == 0
 }
 
 // replace renames a configuration and writes one without the entries that were
@@ -360,7 +287,7 @@ func (n *inspection) commonDir(dir int) {
 		return
 	}
 	defer m.close()
-	text, err := m.contents(maxCommonDir)
+	text, err := m.readAll(maxCommonDir)
 	if err != nil || !m.alone() {
 		n.block(m, repositoryConfig, "a commondir that is not a plain file", "")
 		return
@@ -381,11 +308,14 @@ func (n *inspection) commonDir(dir int) {
 	if _, known := n.born[object{st.Dev, st.Ino}]; known {
 		return // looked at by itself
 	}
-	open(common, &st)
+	if n.mayWriteBelow(common) {
+		giveBack(common, &st)
+	}
+	has := func(name string) bool { return exists(location{dir: common, name: name}) }
 	switch {
-	case !n.has(common, "objects") || !n.has(common, "refs"):
+	case !has("objects") || !has("refs"):
 		n.block(m, repositoryConfig, "a commondir that leads to no repository", "")
-	case !n.has(common, headName):
+	case !has(headName):
 		n.contents(common)
 	}
 }
@@ -404,31 +334,6 @@ func (n *inspection) block(m *member, operation, why, more string) {
 		outcome = "it could not be renamed or removed: " + err.Error() + "; look at it before you use git there"
 	}
 	n.report(m, operation, why, outcome)
-}
-
-// setAside takes the plain name first. Somebody may have made that, so the next
-// one cannot be foreseen.
-func setAside(m *member) (string, error) {
-	const longest = 200 // of 255, the rest for what is added
-	base := m.name[:min(len(m.name), longest)]
-	target := base + blockedSuffix
-	err := renameAside(m, target)
-	for range 3 {
-		if err != unix.EEXIST {
-			break
-		}
-		target = base + blockedSuffix + "-" + rand.Text()[:10]
-		err = renameAside(m, target)
-	}
-	return target, err
-}
-
-func renameAside(m *member, target string) error {
-	err := unix.Renameat2(m.dir, m.name, m.dir, target, unix.RENAME_NOREPLACE)
-	if err == unix.EINVAL && !exists(location{dir: m.dir, name: target}) { // file systems without the flag
-		return unix.Renameat(m.dir, m.name, m.dir, target)
-	}
-	return err
 }
 
 func (n *inspection) report(m *member, operation, why, outcome string) {
