@@ -78,6 +78,13 @@ var repositoryAttacks = []repositoryAttack{
 	{"taken names", []string{`git init d; git -C d config core.fsmonitor 'EVIL'; mkdir d/.git/config.srt-blocked; printf '#!/bin/sh\nEVIL\n' > d/.git/hooks/post-commit; chmod +x d/.git/hooks/post-commit; ln -s x d/.git/hooks/post-commit.srt-blocked`}, useAnywhere},
 	{"many hooks", []string{`git init d; printf '#!/bin/sh\nEVIL\n' > d/.git/hooks/post-commit; chmod +x d/.git/hooks/post-commit; cd d/.git/hooks; for i in $(seq 100); do cp post-commit x$i; done`}, useAnywhere},
 	{"a process that goes on", []string{`git init d; (trap '' TERM HUP; while :; do git -C d config core.fsmonitor 'EVIL'; printf '#!/bin/sh\nEVIL\n' > d/.git/hooks/post-commit; chmod +x d/.git/hooks/post-commit; done) >/dev/null 2>&1 & sleep 0.3`}, useAnywhere},
+	{"before the first init", []string{`mkdir -p d/.git/hooks; printf '#!/bin/sh\nEVIL\n' > d/.git/hooks/post-commit; chmod +x d/.git/hooks/post-commit`}, "git init d;" + useAnywhere}, // cli 60b
+	{"configuration before the first init", []string{byHand + `mkdir d; parts d/.git`}, "git init d;" + useAnywhere},
+	{"before the first init, moved", []string{byHand + `mkdir -p a/b; parts p; mv p a/b/.git; mv a/b d`}, "git init d;" + useAnywhere},
+	{"before the first init, by a link", []string{byHand + `mkdir d; parts p; ln -s ../p d/.git`}, "git init d;" + useAnywhere},
+	{"before the first init, by a pointer", []string{byHand + `mkdir d; parts p; echo 'gitdir: ../p' > d/.git`}, "git init d;" + useAnywhere},
+	{"before the first init, in two runs", []string{`mkdir -p d/.git`, byHand + `parts d/.git`}, "git init d;" + useAnywhere},
+	{"before the first init, the hook later", []string{`mkdir -p d/.git/hooks`, `printf '#!/bin/sh\nEVIL\n' > d/.git/hooks/post-commit; chmod +x d/.git/hooks/post-commit`}, "git init d;" + useAnywhere},
 	{"HEAD by exchange of directories", []string{byHand + `mkdir d d/.git; parts p; head p/HEAD; ATTACK "make: directories exchanged"`}, useAnywhere},
 	{"HEAD by a nameless file", []string{byHand + `mkdir d; parts d/.git; ATTACK "make: nameless file"`}, useAnywhere},
 	{"HEAD below descriptors", []string{byHand + `mkdir d; parts d/.git; ATTACK "make: below a descriptor"`}, useAnywhere},
@@ -244,7 +251,8 @@ func TestNewRepositoriesAllowed(t *testing.T) {
 	}
 	for _, a := range repositoryAttacks {
 		switch a.name {
-		case "linked configuration", "closed files", "closed hooks": // protected in the next run anyway
+		case "linked configuration", "closed files", "closed hooks", // protected in the next run anyway
+			"before the first init, by a pointer": // not every git makes it
 			continue
 		}
 		ran, reports := attacked(t, a, os.Getuid(), "native", true)

@@ -72,7 +72,7 @@ func (r *resolver) protectHooks(value, dir, worktree string) error {
 	if err == nil && !within(l.path, base) {
 		return r.denyWrite(hooks, gitDenial("hooks"))
 	}
-	for _, name := range gitHooks {
+	for _, name := range gitconfig.Hooks() {
 		if err := r.denyWrite(child(hooks, name), gitDenial("hooks")); err != nil {
 			return err
 		}

@@ -77,11 +77,3 @@ func protectedUnder(name string) []string {
 	}
 	return below
 }
-
-// gitHooks are the programs that git runs from a directory of hooks.
-var gitHooks = [...]string{
-	"applypatch-msg", "commit-msg", "fsmonitor-watchman", "p4-changelist", "p4-post-changelist", "p4-pre-submit", "p4-prepare-changelist",
-	"post-applypatch", "post-checkout", "post-commit", "post-index-change", "post-merge", "post-receive", "post-rewrite", "post-update",
-	"pre-applypatch", "pre-auto-gc", "pre-commit", "pre-merge-commit", "pre-push", "pre-rebase", "pre-receive", "prepare-commit-msg",
-	"proc-receive", "push-to-checkout", "reference-transaction", "sendemail-validate", "update",
-}

@@ -86,6 +86,24 @@ func (m *member) readAll(max int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, max))
 }
 
+// names lists a directory of at most max entries.
+func (m *member) names(max int) ([]string, error) {
+	fd, err := unix.Open(descriptorPath(m.fd), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), m.name)
+	defer f.Close()
+	names, err := f.Readdirnames(max + 1)
+	if err == io.EOF {
+		return nil, nil
+	}
+	if err == nil && len(names) > max {
+		err = errors.New("too many entries")
+	}
+	return names, err
+}
+
 // setAside takes the plain name first. Somebody may have made that, so the next
 // one cannot be foreseen.
 func setAside(m *member) (string, error) {

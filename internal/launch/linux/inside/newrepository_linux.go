@@ -3,7 +3,6 @@ package inside
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"slices"
@@ -70,6 +69,9 @@ func (i *initProcess) inspectRepositories() bool {
 	for _, dir := range r.held {
 		look.repository(dir)
 	}
+	for _, dir := range r.above {
+		look.above(dir)
+	}
 	if look.sent > maxBlocked {
 		look.send(repositoryConfig, "more", "more of the same", fmt.Sprintf("%d more like these", look.sent-maxBlocked))
 	}
@@ -85,14 +87,77 @@ func (n *inspection) repository(dir int) {
 		return
 	}
 	giveBack(dir, &st)
-	if !n.has(dir, headName) || !(n.has(dir, "commondir") || n.has(dir, "objects") && n.has(dir, "refs")) {
+	name, ok := placeOf(dir)
+	if ok && n.private != "" && Beneath(n.private, name) {
 		return
 	}
-	if name, ok := placeOf(dir); ok && n.private != "" && Beneath(n.private, name) {
+	if !n.has(dir, headName) && strings.EqualFold(path.Base(name), gitName) {
+		n.prepared(dir)
+	}
+	if !n.has(dir, headName) || !(n.has(dir, "commondir") || n.has(dir, "objects") && n.has(dir, "refs")) {
 		return
 	}
 	n.contents(dir)
 	n.commonDir(dir)
+}
+
+// prepared looks at a directory .git without a HEAD. Nothing in it is of any use
+// before "git init", which would keep it.
+func (n *inspection) prepared(dir int) {
+	for name, operation := range map[string]string{"config": repositoryConfig, "config.worktree": repositoryConfig, "commondir": repositoryConfig, "hooks": repositoryHook} {
+		m := n.member(dir, name)
+		if m == nil {
+			continue
+		}
+		if name != "hooks" || m.kind() == unix.S_IFLNK || m.kind() == unix.S_IFDIR && n.holdsHooks(m) {
+			n.block(m, operation, "part of a repository that is still to be made", "")
+		}
+		m.close()
+	}
+}
+
+// holdsHooks reports whether a directory of hooks holds more than samples.
+func (n *inspection) holdsHooks(m *member) bool {
+	names, err := m.names(maxHookNames)
+	return err != nil || slices.ContainsFunc(names, func(name string) bool { return !strings.HasSuffix(strings.ToLower(name), ".sample") })
+}
+
+// above looks at the .git of a directory. What a pointer leads to is noted by
+// itself, unless it was a repository before or is still to become one.
+func (n *inspection) above(dir int) {
+	var st unix.Stat_t
+	if unix.Fstat(dir, &st) != nil || st.Nlink == 0 {
+		return
+	}
+	giveBack(dir, &st)
+	if name, ok := placeOf(dir); ok && n.private != "" && (name == n.private || Beneath(n.private, name)) {
+		return
+	}
+	m := n.member(dir, gitName)
+	if m == nil {
+		return
+	}
+	defer m.close()
+	target := gitName
+	switch m.kind() {
+	case unix.S_IFDIR:
+		if !n.has(m.fd, headName) {
+			n.prepared(m.fd)
+		}
+		return
+	case unix.S_IFREG:
+		text, _ := m.readAll(maxCommonDir) // no pointer if it cannot be read
+		after, _ := strings.CutPrefix(string(text), "gitdir: ")
+		target, _, _ = strings.Cut(after, "\x00")
+		target = strings.TrimRight(target, "\r\n")
+	}
+	git, err := unix.Openat2(dir, target, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
+	if err == nil {
+		defer unix.Close(git)
+	}
+	if err != nil || !exists(location{dir: git, name: headName}) {
+		n.block(m, repositoryConfig, "a pointer to a repository that is still to be made", "")
+	}
 }
 
 // has reports whether a directory has an entry. One that cannot be looked at
@@ -246,18 +311,9 @@ func (n *inspection) hooks(dir int) {
 // programs lists what git could run in a directory of hooks, now or after
 // somebody changed it by another name.
 func (n *inspection) programs(m *member) ([]string, error) {
-	fd, err := unix.Open(descriptorPath(m.fd), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	names, err := m.names(maxHookNames)
 	if err != nil {
 		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), m.name)
-	defer f.Close()
-	names, err := f.Readdirnames(maxHookNames + 1)
-	if err == io.EOF {
-		return nil, nil
-	}
-	if err != nil || len(names) > maxHookNames {
-		return nil, errors.Join(err, errors.New("too many entries"))
 	}
 	slices.Sort(names)
 	var found []string

@@ -1,10 +1,14 @@
 package inside
 
 import (
+	"path"
+	"slices"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/gitconfig"
 )
 
 // repositories are the directories that became git directories, or are about to,
@@ -15,19 +19,24 @@ import (
 // and refs of its own or of the directory that its commondir names. The guard
 // performs every call that makes a name, so no directory gets the last of these
 // unseen.
+//
+// A directory .git without a HEAD is noted, too, for "git init" keeps the hooks
+// and the configuration that it finds there.
 type repositories struct {
-	mu    sync.Mutex
-	held  map[object]int // O_PATH descriptors
+	mu   sync.Mutex
+	held map[object]int // O_PATH descriptors
+	// above are the directories in which the name .git was made.
+	above map[object]int
 	most  int
 	asked int // since the last look for those that are gone
 }
 
-// maxRepositories bounds the descriptors. A clone has four directories with a
-// HEAD, three of them of logs and remote branches.
+// maxRepositories bounds the descriptors. A clone has about six directories:
+// with a HEAD, three of them of logs and remote branches, and the one above.
 const maxRepositories = 8192
 
 func newRepositories() *repositories {
-	r := &repositories{held: map[object]int{}, most: maxRepositories}
+	r := &repositories{held: map[object]int{}, above: map[object]int{}, most: maxRepositories}
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
 		r.most = min(r.most, int(min(limit.Cur, 1<<20)/2))
@@ -38,78 +47,137 @@ func newRepositories() *repositories {
 // headName is the entry without which there is no repository.
 const headName = "HEAD"
 
+// gitName is the directory, or the pointer to one, of a repository with files
+// checked out.
+const gitName = ".git"
+
 // repositoryPart reports whether a name is one that makes a repository. Case is
 // ignored: some file systems do.
-func repositoryPart(name string) bool {
-	if name == "" || !strings.Contains("HROChroc", name[:1]) {
-		return false
-	}
-	for _, part := range []string{headName, "refs", "objects", "commondir"} {
-		if strings.EqualFold(name, part) {
-			return true
-		}
-	}
-	return false
+func repositoryPart(name string) bool { return isOneOf(name, headName, "refs", "objects", "commondir") }
+
+func isOneOf(name string, all ...string) bool {
+	return slices.ContainsFunc(all, func(n string) bool { return strings.EqualFold(n, name) })
+}
+
+// ordinaryName spares nearly every name the comparisons.
+func ordinaryName(name string) bool {
+	return name == "" || !strings.Contains(".AaCcFfHhOoPpRrSsUu", name[:1])
 }
 
 // arrive is asked before a name is made. It notes the directory that may become
 // a repository by that; where no more can be noted, the name is refused.
 func (g *guard) arrive(c *call, operation string, at location) unix.Errno {
-	if g.repositories == nil || !repositoryPart(at.name) || exists(at) {
+	if g.repositories == nil || ordinaryName(at.name) {
 		return 0
 	}
-	if !strings.EqualFold(at.name, headName) && !exists(location{dir: at.dir, name: headName}) {
-		return 0 // HEAD is still to come
+	first, ok := false, true
+	switch {
+	case strings.EqualFold(at.name, gitName):
+		if !exists(at) {
+			first, ok = g.repositories.note(at.dir, true)
+		}
+	case repositoryPart(at.name):
+		if !exists(at) && (strings.EqualFold(at.name, headName) || exists(location{dir: at.dir, name: headName})) {
+			first, ok = g.repositories.note(at.dir, false)
+		}
 	}
-	first, ok := g.repositories.note(at.dir)
+	if ok {
+		var prepared bool
+		prepared, ok = g.repositories.prepare(at)
+		first = first || prepared
+	}
+	if ok && !first {
+		return 0
+	}
 	name, _ := nameOf(at)
 	if !ok {
 		g.reportPath(c, operation, name, newRepositoryRule("too many repositories made in one run"), newRepositoryCure)
 		return unix.EPERM
 	}
-	if first {
-		_ = SendMessage(g.control, MessageRepository, []byte(name))
-	}
+	_ = SendMessage(g.control, MessageRepository, []byte(name))
 	return 0
 }
 
-// note adds a directory. first says that it is the first one of the run, ok that
-// it is there.
-func (r *repositories) note(dir int) (first, ok bool) {
+// prepare notes a directory .git that has no HEAD yet and gets what git will use
+// once it has.
+func (r *repositories) prepare(at location) (first, ok bool) {
+	hook := gitconfig.IsHook(at.name)
+	if !hook && !isOneOf(at.name, "config", "config.worktree", "hooks", "commondir") || exists(at) {
+		return false, true
+	}
+	name, e := objectName(at.dir)
+	dir, git := at.dir, name
+	if hook {
+		if !strings.EqualFold(path.Base(name), "hooks") {
+			return false, e == 0
+		}
+		git = path.Dir(name)
+	}
+	if e != 0 || !strings.EqualFold(path.Base(git), gitName) {
+		return false, e == 0
+	}
+	if hook {
+		fd, err := unix.Openat(at.dir, "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return false, false
+		}
+		defer unix.Close(fd)
+		dir = fd
+	}
+	if exists(location{dir: dir, name: headName}) {
+		return false, true
+	}
+	return r.note(dir, false)
+}
+
+// note adds a directory, or one in which there is a repository. first says that
+// it is the first one of the run, ok that it is there.
+func (r *repositories) note(dir int, above bool) (first, ok bool) {
 	var st unix.Stat_t
 	if unix.Fstat(dir, &st) != nil {
 		return false, false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := object{st.Dev, st.Ino}
-	if _, known := r.held[key]; known {
+	key, list := object{st.Dev, st.Ino}, r.held
+	if above {
+		list = r.above
+	}
+	if _, known := list[key]; known {
 		return false, true
 	}
-	if r.asked++; len(r.held) >= r.most && r.asked >= r.most/8 {
+	if r.asked++; r.count() >= r.most && r.asked >= r.most/8 {
 		r.forget()
 	}
-	if len(r.held) >= r.most {
+	if r.count() >= r.most {
 		return false, false
 	}
 	fd, e := dup(dir)
 	if e != 0 {
 		return false, false
 	}
-	r.held[key] = fd
-	return len(r.held) == 1, true
+	list[key] = fd
+	return r.count() == 1, true
 }
 
-// forget drops the directories that were removed and those without a HEAD, which
-// are noted again when they get one.
+func (r *repositories) count() int { return len(r.held) + len(r.above) }
+
+// forget drops the directories that were removed and those without any entry
+// that matters, which are noted again when they get one.
 func (r *repositories) forget() {
 	r.asked = 0
-	for key, fd := range r.held {
+	forgetWithout(r.held, headName, "config", "config.worktree", "hooks", "commondir")
+	forgetWithout(r.above, gitName)
+}
+
+func forgetWithout(list map[object]int, names ...string) {
+	for key, fd := range list {
 		var st unix.Stat_t
 		gone := unix.Fstat(fd, &st) == nil && st.Nlink == 0
-		if gone || unix.Fstatat(fd, headName, &st, unix.AT_SYMLINK_NOFOLLOW) == unix.ENOENT {
+		without := func(name string) bool { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == unix.ENOENT }
+		if gone || !slices.ContainsFunc(names, func(name string) bool { return !without(name) }) {
 			unix.Close(fd)
-			delete(r.held, key)
+			delete(list, key)
 		}
 	}
 }
@@ -121,7 +189,7 @@ func (r *repositories) noted() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.held) > 0
+	return r.count() > 0
 }
 
 // newRepositoryCure is the setting that leaves new repositories alone.

@@ -52,7 +52,7 @@ func TestRepositoriesAreBounded(t *testing.T) {
 	r.most = 8
 	note := func(name string, head, want bool) {
 		t.Helper()
-		if _, ok := r.note(directory(t, filepath.Join(dir, name), head)); ok != want {
+		if _, ok := r.note(directory(t, filepath.Join(dir, name), head), false); ok != want {
 			t.Errorf("%s: %v", name, ok)
 		}
 	}
