@@ -39,7 +39,7 @@ func newRepositories() *repositories {
 	r := &repositories{held: map[object]int{}, above: map[object]int{}, most: maxRepositories}
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
-		r.most = min(r.most, int(min(limit.Cur, 1<<20)/2))
+		r.most = min(r.most, int(min(limit.Cur, 1<<20)/4))
 	}
 	return r
 }
