@@ -10,7 +10,7 @@ import (
 
 // lostWithoutGuard is said once where linux.guard is "off".
 const lostWithoutGuard = `linux.guard is "off": refused changes are not reported; protected names that do not exist yet can be created, ` +
-	`and are only moved aside when the command has ended; allowWrite entries that do not exist cannot be created; ` +
+	`and are only moved aside when the command has ended; hooks and configuration of repositories that the command makes are not looked at; allowWrite entries that do not exist cannot be created; ` +
 	`Unix sockets are refused unless network.allowAllUnixSockets is set; programs reach the network through the proxy variables only`
 
 const needsGuard = `it needs the guard; remove linux.guard "off", or this`
