@@ -35,7 +35,11 @@ func (s *Sandbox) startFilter(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	s.filter = proxy.New(hosts, proxy.Options{Ask: s.options.ask, Record: s.events.Add, Logger: s.options.logger, Parent: parent, MITM: mitm})
+	s.filter = proxy.New(hosts, proxy.Options{
+		Ask: s.options.ask, Record: s.events.Add, Logger: s.options.logger, Warn: s.options.warn, Parent: parent, MITM: mitm,
+		RefuseOpaqueTunnels: cfg.Network.RefuseOpaqueTunnels, RequireHostMatch: cfg.Network.RequireHostMatch,
+		StripResponseHeaders: cfg.Network.StripResponseHeaders,
+	})
 	s.events.SetIgnore(cfg.IgnoreViolations)
 	s.config.Store(cfg.Clone())
 	return nil

@@ -111,13 +111,17 @@ func (s *Sandbox) Update(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	mitm, err := proxy.NewMITM(cfg.Network.MITMProxy)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return ErrClosed
 	}
 	s.config.Store(cfg.Clone())
-	s.filter.SetHosts(hosts)
+	s.filter.Update(hosts, mitm)
 	s.events.SetIgnore(cfg.IgnoreViolations)
 	return nil
 }

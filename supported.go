@@ -19,7 +19,6 @@ func checkSupported(c *config.Config) error {
 		setting, reason string
 	}{
 		{c.Network.TLSTerminate != nil, "network.tlsTerminate", needsTermination},
-		{c.Network.RefuseOpaqueTunnels, "network.refuseOpaqueTunnels", needsTermination},
 		{masksFiles(c), "credentials.files with mode \"mask\"", needsMasks},
 		{masksVariables(c), "credentials.envVars with mode \"mask\"", needsMasks},
 	} {

@@ -195,8 +195,10 @@ func checkProxyURL(s string) error {
 	if err != nil || u.Hostname() == "" {
 		return errors.New("must be a proxy URL such as http://host:port")
 	}
-	if u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("the scheme %q is not supported; use http or https", u.Scheme)
+	switch u.Scheme {
+	case "http", "https", "socks5", "socks5h":
+	default:
+		return fmt.Errorf("the scheme %q is not supported; use http, https, socks5 or socks5h", u.Scheme)
 	}
 	if n, err := strconv.Atoi(u.Port()); u.Port() != "" && (err != nil || n < 1 || n > 65535) {
 		return errors.New("the port of the proxy must be 1 to 65535")

@@ -73,6 +73,7 @@ func TestAccepted(t *testing.T) {
 		"config 72 group":            withRoot(`"credentials":{"files":[{"path":"/x","mode":"deny","extract":"t=(\\S+)"}]}`),
 		"config 74 deny":             withRoot(`"credentials":{"files":[{"path":"/x/","mode":"deny"}]}`),
 		"parent host and port":       withNetwork(`"parentProxy":{"http":"proxy.corp:3128","noProxy":""}`),
+		"parent over SOCKS":          withNetwork(`"parentProxy":{"http":"socks5://h","https":"socks5h://u:p@h:1080"}`),
 	} {
 		if _, _, err := Parse([]byte(text)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -172,7 +173,7 @@ func TestRefused(t *testing.T) {
 		"config 76":                    {withNetwork(`"tlsTerminate":{},"mitmProxy":{"socketPath":"/s","domains":["a.b"]}`), "mutually exclusive"},
 		"config 77":                    {withNetwork(`"tlsTerminate":{"caCertPath":"/c"}`), "given together"},
 		"config 78 no URL":             {withNetwork(`"parentProxy":{"http":"foo"}`), "parentProxy.http"},
-		"config 78 scheme":             {withNetwork(`"parentProxy":{"https":"socks5://h:1"}`), `"socks5" is not supported`},
+		"config 78 scheme":             {withNetwork(`"parentProxy":{"https":"socks4://h:1"}`), `"socks4" is not supported`},
 		"config 77 key only":           {withNetwork(`"tlsTerminate":{"caKeyPath":"/c"}`), "given together"},
 		"config 78 empty":              {withNetwork(`"parentProxy":{"http":""}`), "parentProxy.http"},
 		"config 78 port":               {withNetwork(`"parentProxy":{"http":"http://h:99999"}`), "port of the proxy"},

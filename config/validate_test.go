@@ -23,7 +23,7 @@ func TestValidateProgrammatic(t *testing.T) {
 			t.Errorf("%s read back: %v\n%s", name, err, data)
 		}
 	}
-	url := "socks5://h:1"
+	url := "socks4://h:1"
 	for want, c := range map[string]*Config{
 		"(root): is required":               nil,
 		"network.allowedDomains.0":          {Network: Network{AllowedDomains: []string{"*.com"}}},

@@ -21,7 +21,9 @@ func (c *client) connect(h *head) {
 	case errors.As(err, &no):
 		c.answer(refused(no, true))
 	case err != nil:
-		c.answer(answer{status: "502 Bad Gateway", close: true})
+		a := badGateway(err)
+		a.close = true
+		c.answer(a)
 	default:
 		c.tunnel(up, "HTTP/1.1 200 Connection Established\r\n\r\n", early)
 	}
@@ -41,6 +43,7 @@ func (c *client) tunnel(up *leg, success string, early []byte) {
 // at once. Everything else takes time, in which the client is watched: early
 // are the bytes that it sent meanwhile, and when it leaves nothing is dialed.
 func (c *client) reach(q wish) (up *leg, early []byte, err error) {
+	q.lists = c.s.hosts.Load()
 	d := c.s.consult(q)
 	defer func() { c.s.report(q, d, err) }()
 	if q.protocol != protocolConnect && c.s.o.RefuseOpaqueTunnels {
@@ -69,7 +72,7 @@ func (c *client) reach(q wish) (up *leg, early []byte, err error) {
 		return nil, nil, errClientLeft
 	}
 	if err != nil {
-		c.s.o.Logger.Debug("connecting", "target", t.String(), "error", err)
+		c.s.noteFailure(t, err)
 	}
 	return up, early, err
 }

@@ -46,24 +46,31 @@ func (l *leg) startTLS(ctx context.Context, c *tls.Config) (*leg, error) {
 func (s *Session) dial(ctx context.Context, t target, q wish) (*leg, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.waits.dial)
 	defer cancel()
-	switch m := s.mitm.Load(); {
+	switch m := s.listsFor(q).mitm; {
 	case m.handles(t.host):
 		return m.dial(ctx, t)
 	case s.o.Parent.tunnels(t.host):
-		return s.o.Parent.dial(ctx, t, s)
+		return s.o.Parent.https.tunnel(ctx, t, q, s)
 	}
 	return s.dialDirect(ctx, t, q)
 }
 
-// dialDirect resolves a name once, drops the addresses that the policy refuses
+func (s *Session) dialDirect(ctx context.Context, t target, q wish) (*leg, error) {
+	return s.dialChecked(ctx, t, q, s.dialOne)
+}
+
+// dialFunc connects to one address, by whatever way.
+type dialFunc func(context.Context, netip.Addr, int) (*leg, error)
+
+// dialChecked resolves a name once, drops the addresses that the policy refuses
 // and connects to one of the rest: the address that was checked is the one that
 // is dialed.
-func (s *Session) dialDirect(ctx context.Context, t target, q wish) (*leg, error) {
+func (s *Session) dialChecked(ctx context.Context, t target, q wish, dial dialFunc) (*leg, error) {
 	if t.port == 0 {
 		return nil, errors.New("there is no port 0")
 	}
 	if a, err := netip.ParseAddr(t.host); err == nil {
-		return s.dialAny(ctx, []netip.Addr{a}, t.port)
+		return s.dialAny(ctx, []netip.Addr{a}, t.port, dial)
 	}
 	addrs, err := s.resolve(ctx, t.host)
 	if err != nil {
@@ -76,7 +83,7 @@ func (s *Session) dialDirect(ctx context.Context, t target, q wish) (*leg, error
 			rule: policy.Rule{Setting: "resolved address check", Cure: cureFor(classes)},
 		})
 	}
-	return s.dialAny(ctx, good[:min(len(good), maxAttempts)], t.port)
+	return s.dialAny(ctx, good[:min(len(good), maxAttempts)], t.port, dial)
 }
 
 // cureFor says what would allow a refused address, where anything would.
@@ -117,19 +124,15 @@ func (s *Session) permitted(t target, addrs []netip.Addr) (good []netip.Addr, cl
 }
 
 type dialed struct {
-	conn net.Conn
-	err  error
+	leg *leg
+	err error
 }
 
 // dialAny tries the addresses in order, the next one when the last failed or
 // stays silent, and takes the first that answers.
-func (s *Session) dialAny(ctx context.Context, addrs []netip.Addr, port int) (*leg, error) {
+func (s *Session) dialAny(ctx context.Context, addrs []netip.Addr, port int, dial dialFunc) (*leg, error) {
 	if len(addrs) == 1 {
-		conn, err := s.dialOne(ctx, addrs[0], port)
-		if err != nil {
-			return nil, err
-		}
-		return newLeg(conn), nil
+		return dial(ctx, addrs[0], port)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	results := make(chan dialed, len(addrs))
@@ -143,8 +146,8 @@ func (s *Session) dialAny(ctx context.Context, addrs []netip.Addr, port int) (*l
 		pending++
 		next++
 		go func() {
-			conn, err := s.dialOne(ctx, a, port)
-			results <- dialed{conn, err}
+			l, err := dial(ctx, a, port)
+			results <- dialed{l, err}
 		}()
 	}
 	var failed error
@@ -157,7 +160,7 @@ func (s *Session) dialAny(ctx context.Context, addrs []netip.Addr, port int) (*l
 		case r := <-results:
 			pending--
 			if r.err == nil {
-				return newLeg(r.conn), nil
+				return r.leg, nil
 			}
 			failed = errors.Join(failed, r.err)
 			if next < len(addrs) {
@@ -170,15 +173,19 @@ func (s *Session) dialAny(ctx context.Context, addrs []netip.Addr, port int) (*l
 	return nil, failed
 }
 
-func (s *Session) dialOne(ctx context.Context, a netip.Addr, port int) (net.Conn, error) {
-	return s.o.Dial(ctx, net.JoinHostPort(a.String(), itoa(port)))
+func (s *Session) dialOne(ctx context.Context, a netip.Addr, port int) (*leg, error) {
+	conn, err := s.o.Dial(ctx, net.JoinHostPort(a.String(), itoa(port)))
+	if err != nil {
+		return nil, err
+	}
+	return newLeg(conn), nil
 }
 
 // discard closes the connections of attempts that lost.
 func discard(results <-chan dialed, pending int) {
 	for range pending {
-		if r := <-results; r.conn != nil {
-			r.conn.Close()
+		if r := <-results; r.leg != nil {
+			r.leg.raw.Close()
 		}
 	}
 }

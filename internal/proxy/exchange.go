@@ -26,9 +26,11 @@ type exchange struct {
 	up        *leg
 	r         *bufio.Reader
 	w         *bufio.Writer
-	viaProxy  *field // credentials for an upstream proxy
-	absolute  bool   // the next hop is a proxy and takes the whole URI
-	permitted bool   // the server asked for the body with 100 Continue
+	viaProxy  *field                              // credentials for an upstream proxy
+	absolute  bool                                // the next hop is a proxy and takes the whole URI
+	failure   error                               // why there is no usable response; nil for no particular reason
+	hopFailed func(doing string, err error) error // makes an error of the next hop where that is a proxy
+	permitted bool                                // the server asked for the body with 100 Continue
 
 	sent  chan struct{} // closed when nothing more of the body is sent
 	fed   chan struct{} // closed when the client's input is no longer read
@@ -50,13 +52,15 @@ func (x *exchange) open(q wish) error {
 	ctx, cancel := context.WithTimeout(x.c.v.ctx, x.s.waits.dial)
 	defer cancel()
 	var err error
-	switch m := x.s.mitm.Load(); {
+	switch m, p := x.s.listsFor(q).mitm, x.s.o.Parent; {
 	case m.handles(x.target.host):
-		x.absolute = true
+		x.absolute, x.hopFailed = true, m.failed
 		x.up, err = m.connect(ctx)
-	case x.uri.scheme == "http" && x.s.o.Parent.forwards(x.target.host):
-		x.absolute = true
-		x.up, x.viaProxy, err = x.s.o.Parent.connectHTTP(ctx, x.s)
+	case x.uri.scheme == "http" && p.forwards(x.target.host) && p.http.socks():
+		x.up, err = p.http.tunnel(ctx, x.target, q, x.s)
+	case x.uri.scheme == "http" && p.forwards(x.target.host):
+		x.absolute, x.hopFailed, x.viaProxy = true, p.http.failed, p.http.auth
+		x.up, err = p.http.connect(ctx, x.s)
 	case x.uri.scheme == "http":
 		x.up, err = x.s.dialDirect(ctx, x.target, q)
 	default:
@@ -83,14 +87,17 @@ func (x *exchange) run() bool {
 		x.s.freeWriter(x.w)
 	}()
 	if err := x.sendHead(); err != nil {
-		return x.c.decline(x.request, x.body, badGateway())
+		return x.c.decline(x.request, x.body, badGateway(nil))
 	}
 	go x.s.safely(x.feed)
 	switch x.relayResponse() {
 	case nothing:
 		x.up.raw.Close()
 		x.quiet()
-		return x.c.decline(x.request, x.body, badGateway())
+		if x.failure != nil {
+			x.s.noteFailure(x.target, x.failure)
+		}
+		return x.c.decline(x.request, x.body, badGateway(x.failure))
 	case last:
 		x.up.raw.Close()
 		x.quiet()

@@ -18,6 +18,15 @@ type wish struct {
 	host     string // as written
 	port     int
 	who      Invocation
+	lists    *lists // that judge and route it; nil for those in force
+}
+
+// listsFor returns what a wish is judged and routed by.
+func (s *Session) listsFor(q wish) *lists {
+	if q.lists != nil {
+		return q.lists
+	}
+	return s.hosts.Load()
 }
 
 type protocol string
@@ -63,7 +72,7 @@ var errClientLeft = errors.New("the client left")
 
 // consult asks the lists. The verdict is Ask only when somebody can be asked.
 func (s *Session) consult(q wish) policy.HostDecision {
-	d := s.hosts.Load().Decide(q.host, q.port, q.who.AllowDomains)
+	d := s.listsFor(q).Decide(q.host, q.port, q.who.AllowDomains)
 	if d.Verdict == policy.Ask && s.o.Ask == nil {
 		d.Verdict = policy.Deny
 	}

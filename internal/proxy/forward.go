@@ -132,16 +132,14 @@ func (c *client) forward(h *head, b *body) bool {
 	case errors.As(err, &no):
 		return c.decline(h, b, refused(no, false))
 	case err != nil:
-		return c.decline(h, b, badGateway())
+		return c.decline(h, b, badGateway(err))
 	}
 	return x.run()
 }
 
-func badGateway() answer { return answer{status: "502 Bad Gateway", body: "Bad Gateway\n"} }
-
 // reach decides about the request and opens a connection for it.
 func (x *exchange) reach() (err error) {
-	q := wish{protocol: protocolHTTP, host: x.uri.host, port: x.uri.port, who: x.c.who}
+	q := wish{protocol: protocolHTTP, host: x.uri.host, port: x.uri.port, who: x.c.who, lists: x.s.hosts.Load()}
 	d := x.s.consult(q)
 	defer func() { x.s.report(q, d, err) }()
 	if x.target, err = x.c.settleRequest(q, d); err != nil {
@@ -151,7 +149,7 @@ func (x *exchange) reach() (err error) {
 		return err
 	}
 	if err = x.open(q); err != nil {
-		x.s.o.Logger.Debug("connecting", "target", x.target.String(), "error", err)
+		x.s.noteFailure(x.target, err)
 	}
 	return err
 }

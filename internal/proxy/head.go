@@ -177,16 +177,18 @@ func isHopByHop(lower string) bool {
 	case "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade":
 		return true
 	}
-	if len(lower) != len("proxy-authorization") {
-		return false
-	}
-	fold := func(r rune) rune {
+	return len(lower) == len("proxy-authorization") && foldName(lower) == "proxy-authorization"
+}
+
+// foldName maps a field name to one spelling of those that some server or
+// gateway interface reads as the same name.
+func foldName(name string) string {
+	return strings.Map(func(r rune) rune {
 		if r == '_' || r == '.' {
 			return '-'
 		}
 		return r
-	}
-	return strings.Map(fold, lower) == "proxy-authorization"
+	}, strings.ToLower(name))
 }
 
 // endToEnd returns the fields that go on to the other side: without those that

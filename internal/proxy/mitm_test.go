@@ -64,8 +64,8 @@ func TestMITM(t *testing.T) {
 	if len(r.lookups) != 0 || r.lines() != "" {
 		t.Errorf("looked up %v", r.lookups)
 	}
-	r.s.SetMITM(nil)
-	if m.handles("a.m.test") != true || r.s.mitm.Load().handles("a.m.test") {
+	r.s.Update(r.s.hosts.Load().Hosts, nil)
+	if m.handles("a.m.test") != true || r.s.hosts.Load().mitm.handles("a.m.test") {
 		t.Error("the list was not replaced")
 	}
 	if _, err := NewMITM(&config.MITMProxy{SocketPath: path, Domains: []string{"a.test:80"}}); err == nil || !strings.HasPrefix(err.Error(), "network.mitmProxy.domains[0]: ") {
@@ -76,14 +76,20 @@ func TestMITM(t *testing.T) {
 // network 89: nothing but a canonical host is written into a request.
 func TestTunnelRequestIsOneLine(t *testing.T) {
 	for _, bad := range []target{{"a\r\nX: y", 1}, {"A.test", 1}, {"a.test", 0}, {"a.test", 65536}, {"", 1}, {"a b", 1}} {
-		near, far := net.Pipe()
-		got := make(chan []byte)
-		go func() { b, _ := io.ReadAll(far); got <- b }()
-		if _, err := newLeg(near).askForTunnel(t.Context(), bad, nil); err == nil {
-			t.Errorf("%+v was asked for", bad)
-		}
-		if b := <-got; len(b) > 0 {
-			t.Errorf("%+v: sent %q", bad, b)
+		for kind, ask := range map[string]func(*leg) error{
+			"HTTP":  func(l *leg) error { return l.exchangeConnect(bad, nil) },
+			"SOCKS": func(l *leg) error { return l.exchangeSOCKS(bad, nil) },
+		} {
+			near, far := net.Pipe()
+			got := make(chan []byte)
+			go func() { b, _ := io.ReadAll(far); got <- b }()
+			l := newLeg(near)
+			if l.negotiate(t.Context(), func() error { return ask(l) }) == nil {
+				t.Errorf("%s: %+v was asked for", kind, bad)
+			}
+			if b := <-got; len(b) > 0 {
+				t.Errorf("%s: %+v: sent %q", kind, bad, b)
+			}
 		}
 	}
 }

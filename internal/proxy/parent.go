@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -23,12 +24,34 @@ type Parent struct {
 	bypass      bypassList
 }
 
-// upstreamProxy is one HTTP proxy.
+// upstreamProxy is one HTTP or SOCKS5 proxy.
 type upstreamProxy struct {
-	tls           bool
+	kind          upstreamKind
+	source        string // the setting or variable that names it
 	host, address string
 	auth          *field // the Proxy-Authorization line, or nil
+	user          *userinfo
 }
+
+// upstreamKind is the scheme of a proxy's URL.
+type upstreamKind string
+
+// The kinds. As with curl, names go to a socks5 proxy as addresses that are
+// resolved, and checked, here; a socks5h proxy resolves them itself.
+const (
+	upstreamHTTP    upstreamKind = "http"
+	upstreamHTTPS   upstreamKind = "https"
+	upstreamSOCKS5  upstreamKind = "socks5"
+	upstreamSOCKS5H upstreamKind = "socks5h"
+)
+
+var upstreamPorts = map[upstreamKind]int{upstreamHTTP: 80, upstreamHTTPS: 443, upstreamSOCKS5: 1080, upstreamSOCKS5H: 1080}
+
+// socks reports whether the proxy knows tunnels only.
+func (u *upstreamProxy) socks() bool { return u.kind == upstreamSOCKS5 || u.kind == upstreamSOCKS5H }
+
+// userinfo are the credentials of a URL, decoded.
+type userinfo struct{ name, password string }
 
 // NewParent reads the configured proxies, each falling back on its own to the
 // environment of srt itself, where an empty value hides the ones after it. It
@@ -85,6 +108,7 @@ func (c choice) proxy(warn func(string)) (*upstreamProxy, error) {
 	p, err := parseUpstream(c.value)
 	switch {
 	case err == nil:
+		p.source = c.source
 		return p, nil
 	case c.configured:
 		return nil, fmt.Errorf("%s: %w", c.source, err)
@@ -100,28 +124,43 @@ func parseUpstream(text string) (*upstreamProxy, error) {
 	if !ok {
 		scheme, rest = "http", text
 	}
-	port := map[string]int{"http": 80, "https": 443}[strings.ToLower(scheme)]
+	kind := upstreamKind(strings.ToLower(scheme))
+	port := upstreamPorts[kind]
 	if port == 0 {
-		return nil, errors.New("only http and https proxies can be used")
+		return nil, errors.New("only http, https, socks5 and socks5h proxies can be used")
 	}
-	userinfo, hostport := "", rest
+	credentials, hostport := "", rest
 	if end := strings.IndexAny(hostport, "/?#"); end >= 0 {
 		hostport = hostport[:end]
 	}
 	if at := strings.LastIndexByte(hostport, '@'); at >= 0 {
-		userinfo, hostport = hostport[:at], hostport[at+1:]
+		credentials, hostport = hostport[:at], hostport[at+1:]
 	}
 	host, port, ok := splitAuthority(strings.TrimSuffix(hostport, ":"), port)
 	canonical, err := hostname.Canonical(host)
 	if !ok || err != nil {
 		return nil, errors.New("it is not the URL of a proxy")
 	}
-	p := &upstreamProxy{tls: strings.EqualFold(scheme, "https"), host: canonical, address: net.JoinHostPort(canonical, strconv.Itoa(port))}
-	if userinfo != "" {
-		user, password, _ := strings.Cut(userinfo, ":")
-		p.auth = &field{"Proxy-Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(unescape(user)+":"+unescape(password)))}
+	p := &upstreamProxy{kind: kind, host: canonical, address: net.JoinHostPort(canonical, strconv.Itoa(port))}
+	if credentials != "" {
+		name, password, _ := strings.Cut(credentials, ":")
+		if err := p.setUser(userinfo{unescape(name), unescape(password)}); err != nil {
+			return nil, err
+		}
 	}
 	return p, nil
+}
+
+func (u *upstreamProxy) setUser(i userinfo) error {
+	const most = 255 // RFC 1929 section 2
+	switch {
+	case !u.socks():
+		u.auth = &field{"Proxy-Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte(i.name+":"+i.password))}
+	case i.name == "" || len(i.name) > most || len(i.password) > most:
+		return errors.New("a SOCKS proxy takes a user name of 1 to 255 bytes and a password of up to 255")
+	}
+	u.user = &i
+	return nil
 }
 
 // unescape takes a text with malformed escapes as it is.
@@ -142,52 +181,91 @@ func (p *Parent) forwards(host string) bool {
 	return p != nil && p.http != nil && !p.bypass.matches(host)
 }
 
-// dial opens a tunnel through the proxy, which resolves the name itself.
-func (p *Parent) dial(ctx context.Context, t target, s *Session) (*leg, error) {
-	l, err := p.https.connect(ctx, s)
+// tunnel opens a tunnel through the proxy.
+func (u *upstreamProxy) tunnel(ctx context.Context, t target, q wish, s *Session) (*leg, error) {
+	if u.kind == upstreamSOCKS5 {
+		return s.dialChecked(ctx, t, q, func(ctx context.Context, a netip.Addr, port int) (*leg, error) {
+			return u.openTunnel(ctx, target{a.String(), port}, s)
+		})
+	}
+	return u.openTunnel(ctx, t, s)
+}
+
+// openTunnel lets the proxy resolve what it is given.
+func (u *upstreamProxy) openTunnel(ctx context.Context, t target, s *Session) (*leg, error) {
+	l, err := u.connect(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	return l.askForTunnel(ctx, t, p.https.auth)
-}
-
-// connectHTTP connects to the proxy for plain requests.
-func (p *Parent) connectHTTP(ctx context.Context, s *Session) (*leg, *field, error) {
-	l, err := p.http.connect(ctx, s)
-	return l, p.http.auth, err
-}
-
-func (u *upstreamProxy) connect(ctx context.Context, s *Session) (*leg, error) {
-	conn, err := s.o.Dial(ctx, u.address)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the parent proxy: %w", err)
+	ask := func() error { return l.exchangeConnect(t, u.auth) }
+	if u.socks() {
+		ask = func() error { return l.exchangeSOCKS(t, u.user) }
 	}
-	l := newLeg(conn)
-	if !u.tls {
-		return l, nil
-	}
-	return l.startTLS(ctx, &tls.Config{ServerName: u.host, RootCAs: s.o.Roots})
-}
-
-// askForTunnel asks an upstream proxy for a tunnel to the target. The
-// connection is closed when it does not give one.
-func (l *leg) askForTunnel(ctx context.Context, t target, auth *field) (*leg, error) {
-	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) })
-	err := l.exchangeConnect(t, auth)
-	if !stop() && err == nil {
-		err = ctx.Err() // the deadline of the connection has passed
-	}
-	if err != nil {
-		l.raw.Close()
-		return nil, fmt.Errorf("opening a tunnel to %s through an upstream proxy: %w", t, err)
+	if err := l.negotiate(ctx, ask); err != nil {
+		return nil, u.failed("opening a tunnel to "+t.String(), err)
 	}
 	return l, nil
 }
 
-func (l *leg) exchangeConnect(t target, auth *field) error {
-	// Whatever the caller is, no line can be added to the request.
+// connect opens a connection to the proxy itself.
+func (u *upstreamProxy) connect(ctx context.Context, s *Session) (*leg, error) {
+	conn, err := s.o.Dial(ctx, u.address)
+	if err != nil {
+		return nil, u.failed("connecting", err)
+	}
+	l := newLeg(conn)
+	if u.kind != upstreamHTTPS {
+		return l, nil
+	}
+	if l, err = l.startTLS(ctx, &tls.Config{ServerName: u.host, RootCAs: s.o.Roots}); err != nil {
+		return nil, u.failed("connecting", err)
+	}
+	return l, nil
+}
+
+func (u *upstreamProxy) failed(doing string, err error) error {
+	return &hopError{hop: "parent proxy " + u.address, source: u.source, doing: doing, err: err}
+}
+
+// hopError is the failure of a proxy that srt has to go through. It hides the
+// error that it is about: a proxy that refuses connections says nothing about
+// the destination.
+type hopError struct {
+	hop, source, doing string
+	err                error
+}
+
+func (e *hopError) Error() string {
+	return fmt.Sprintf("%s through the %s (%s): %v", e.doing, e.hop, e.source, e.err)
+}
+
+// negotiate talks to an upstream proxy for no longer than the context lasts. The
+// connection is closed when that fails.
+func (l *leg) negotiate(ctx context.Context, talk func() error) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) })
+	err := talk()
+	if !stop() {
+		err = ctx.Err() // the deadline of the connection has passed, whatever talk says
+	}
+	if err != nil {
+		l.raw.Close()
+	}
+	return err
+}
+
+// checkCanonical is the last look at a target before it is written to an
+// upstream proxy: whatever the caller is, no line can be added to the request.
+func checkCanonical(t target) error {
 	if c, err := hostname.Canonical(t.host); err != nil || c != t.host || t.port < 1 || t.port > 65535 {
 		return errors.New("malformed target")
+	}
+	return nil
+}
+
+// exchangeConnect asks an HTTP proxy for a tunnel.
+func (l *leg) exchangeConnect(t target, auth *field) error {
+	if err := checkCanonical(t); err != nil {
+		return err
 	}
 	fields := []field{{"Host", t.String()}}
 	if auth != nil {
@@ -206,7 +284,7 @@ func (l *leg) exchangeConnect(t target, auth *field) error {
 		return err
 	}
 	if code := statusCode(h); code < 200 || code > 299 {
-		return errors.New("it answered " + strconv.Quote(strings.Join(h.start[:], " ")))
+		return noResponse(h, nil)
 	}
 	l.ahead, err = r.Peek(r.Buffered())
 	return err
@@ -245,9 +323,13 @@ func (m *MITM) handles(host string) bool {
 func (m *MITM) connect(ctx context.Context) (*leg, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", m.path)
 	if err != nil {
-		return nil, err
+		return nil, m.failed("connecting", err)
 	}
 	return newLeg(conn), nil
+}
+
+func (m *MITM) failed(doing string, err error) error {
+	return &hopError{hop: "proxy at " + m.path, source: "network.mitmProxy", doing: doing, err: err}
 }
 
 func (m *MITM) dial(ctx context.Context, t target) (*leg, error) {
@@ -255,5 +337,8 @@ func (m *MITM) dial(ctx context.Context, t target) (*leg, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.askForTunnel(ctx, t, nil)
+	if err := l.negotiate(ctx, func() error { return l.exchangeConnect(t, nil) }); err != nil {
+		return nil, m.failed("opening a tunnel to "+t.String(), err)
+	}
+	return l, nil
 }

@@ -61,11 +61,13 @@ func TestParentSources(t *testing.T) {
 		"configured first":              {cfg: &config.ParentProxy{HTTP: text("http://c:1")}, env: []string{"HTTP_PROXY", "http://e:1", "HTTPS_PROXY", "http://e:2"}, http: "c:1", https: "e:2"},
 		"ports":                         {cfg: &config.ParentProxy{HTTP: text("HTTP://c"), HTTPS: text("https://C.Example./path?q#f")}, http: "c:80", https: "c.example:443"},
 		"addresses":                     {cfg: &config.ParentProxy{HTTP: text("http://[::1]:8"), HTTPS: text("10.0.0.1:3128")}, http: "[::1]:8", https: "10.0.0.1:3128"},
-		"configured socks":              {cfg: &config.ParentProxy{HTTP: text("socks5://u:secret@h:1")}, fails: "network.parentProxy.http: only http and https proxies can be used"},
+		"configured socks4":             {cfg: &config.ParentProxy{HTTP: text("socks4://u:secret@h:1")}, fails: "network.parentProxy.http: only http, https, socks5 and socks5h proxies can be used"},
 		"configured nonsense":           {cfg: &config.ParentProxy{HTTPS: text("http://h:99999")}, fails: "network.parentProxy.https: it is not the URL of a proxy"},
 		"configured line break":         {cfg: &config.ParentProxy{HTTPS: text("http://h\r\nX: y")}, fails: "network.parentProxy.https: it is not the URL of a proxy"},
-		"socks in environment":          {env: []string{"HTTPS_PROXY", "socks5://u:secret@h:1"}, warned: "HTTPS_PROXY: only http and https proxies can be used; srt connects directly"},
-		"said once":                     {env: []string{"HTTP_PROXY", "socks5://u:secret@h:1"}, warned: "HTTP_PROXY: only http and https proxies can be used; srt connects directly"},
+		"socks4 in environment":         {env: []string{"HTTPS_PROXY", "socks4://u:secret@h:1"}, warned: "HTTPS_PROXY: only http, https, socks5 and socks5h proxies can be used; srt connects directly"},
+		"said once":                     {env: []string{"HTTP_PROXY", "socks4://u:secret@h:1"}, warned: "HTTP_PROXY: only http, https, socks5 and socks5h proxies can be used; srt connects directly"},
+		"socks":                         {env: []string{"HTTP_PROXY", "socks5://u:p@h", "HTTPS_PROXY", "SOCKS5H://[::1]:9"}, http: "h:1080", https: "[::1]:9"},
+		"socks without a name":          {cfg: &config.ParentProxy{HTTP: text("socks5://:p@h")}, fails: "network.parentProxy.http: a SOCKS proxy takes a user name of 1 to 255 bytes and a password of up to 255"},
 		"noProxy alone changes nothing": {cfg: &config.ParentProxy{NoProxy: text("a.test")}, env: []string{"HTTP_PROXY", "http://p:1"}, http: "p:1", https: "p:1"},
 	} {
 		warned := ""

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,18 +29,38 @@ func (x *exchange) relayResponse() outcome {
 		switch {
 		case code == 0, code == 407 && x.absolute: // the client has no part in that
 			x.s.o.Logger.Debug("no usable response", "target", x.target.String(), "error", err)
+			if x.absolute {
+				x.failure = x.hopFailed("requesting "+x.target.String(), noResponse(h, err))
+			}
 			return nothing
 		case code == 101:
 			return x.switchProtocols(h)
 		case code >= 200:
 			return x.relayFinal(h, code)
 		case x.request.start[2] == "HTTP/1.0": // knows no interim responses
-		case writeHead(x.c.w, statusLine(h), h.endToEnd()) != nil, x.c.w.Flush() != nil:
+		case writeHead(x.c.w, statusLine(h), x.s.responseFields(h)) != nil, x.c.w.Flush() != nil:
 			return last
 		case code == 100:
 			x.permitted = true
 		}
 	}
+}
+
+// responseFields are those fields of a response that the command may see.
+func (s *Session) responseFields(h *head) []field {
+	fields := h.endToEnd()
+	if len(s.stripped) == 0 {
+		return fields
+	}
+	return slices.DeleteFunc(fields, func(f field) bool { return s.stripped[foldName(f.name)] })
+}
+
+// noResponse says what an upstream proxy did instead of answering.
+func noResponse(h *head, err error) error {
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("it answered %q", strings.Join(h.start[:], " "))
 }
 
 // statusCode checks a status line; 0 is a malformed one.
@@ -64,7 +86,7 @@ func (x *exchange) switchProtocols(h *head) outcome {
 	if !x.upgrades() || len(wanted) != 1 || !x.wholeRequestSent() {
 		return nothing
 	}
-	fields := append(h.endToEnd(), field{"Connection", "Upgrade"}, field{"Upgrade", wanted[0]})
+	fields := append(x.s.responseFields(h), field{"Connection", "Upgrade"}, field{"Upgrade", wanted[0]})
 	if writeHead(x.c.w, statusLine(h), fields) != nil || x.c.w.Flush() != nil {
 		return last
 	}
@@ -96,7 +118,7 @@ func (x *exchange) relayFinal(h *head, code int) outcome {
 		return nothing
 	}
 	sent := x.unwatch()
-	fields := h.endToEnd()
+	fields := x.s.responseFields(h)
 	bodiless := x.request.start[0] == "HEAD" || code == 204 || code == 304
 	// A client that still waits for permission to send its body may send it or not.
 	keep := keeps(x.request) && (sent || x.permitted || len(x.request.values("Expect")) == 0)

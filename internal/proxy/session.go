@@ -61,6 +61,8 @@ type Options struct {
 	// Access receives the outcome of each attempt to reach a destination.
 	Access func(Access)
 	Logger *slog.Logger
+	// Warn receives what the person who runs the filter has to put right.
+	Warn func(string)
 	// Lookup resolves names; by default the system's resolver.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	// Dial opens TCP connections; by default directly.
@@ -82,6 +84,9 @@ type Options struct {
 	// RequireHostMatch refuses plain requests whose Host header names another
 	// server than the request's target.
 	RequireHostMatch bool
+	// StripResponseHeaders are fields that no response brings to a command, in
+	// any case and with "-", "_" and "." taken as equal.
+	StripResponseHeaders []string
 	// MaxConns bounds the connections that are open at once; 8192 by default.
 	MaxConns int
 }
@@ -90,15 +95,16 @@ const defaultMaxConns = 8192
 
 // Session is one filter. Its methods are safe for concurrent use.
 type Session struct {
-	o     Options
-	hosts atomic.Pointer[policy.Hosts]
-	mitm  atomic.Pointer[MITM]
-	waits waits
-	slots chan struct{}
+	o        Options
+	hosts    atomic.Pointer[lists]
+	stripped map[string]bool // folded names
+	waits    waits
+	slots    chan struct{}
 
 	readers, writers, buffers sync.Pool
 	pipes                     pipePool
 
+	warned  sync.Map       // settings of upstream proxies whose failure was said
 	serving sync.WaitGroup // calls of Serve and ServeForward
 
 	mu       sync.Mutex
@@ -113,6 +119,9 @@ func New(hosts *policy.Hosts, o Options) *Session {
 	}
 	if o.Access == nil {
 		o.Access = func(Access) {}
+	}
+	if o.Warn == nil {
+		o.Warn = func(string) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -133,18 +142,29 @@ func New(hosts *policy.Hosts, o Options) *Session {
 	if o.MaxConns <= 0 {
 		o.MaxConns = defaultMaxConns
 	}
-	s := &Session{o: o, waits: defaultWaits(), slots: make(chan struct{}, o.MaxConns), services: map[*service]struct{}{}}
-	s.hosts.Store(hosts)
-	s.mitm.Store(o.MITM)
+	s := &Session{o: o, stripped: map[string]bool{}, waits: defaultWaits(), slots: make(chan struct{}, o.MaxConns), services: map[*service]struct{}{}}
+	for _, name := range o.StripResponseHeaders {
+		s.stripped[foldName(name)] = true
+	}
+	s.hosts.Store(&lists{hosts, o.MITM})
 	return s
 }
 
-// SetHosts replaces the lists. Connections and requests made from now on are
-// held to them; tunnels that stand are not cut.
-func (s *Session) SetHosts(h *policy.Hosts) { s.hosts.Store(h) }
+// lists are what a destination is judged and routed by. They are replaced as a
+// whole: a host that the new ones allow because it goes to the MITM proxy must
+// not be dialed by the old ones.
+type lists struct {
+	*policy.Hosts
+	mitm *MITM
+}
 
-// SetMITM replaces the hosts that go to a proxy on a Unix socket.
-func (s *Session) SetMITM(m *MITM) { s.mitm.Store(m) }
+// Update replaces the host lists and the hosts that go to a proxy on a Unix
+// socket, both at once. Connections and requests made from now on are held to
+// them; tunnels that stand are not cut.
+func (s *Session) Update(h *policy.Hosts, m *MITM) { s.hosts.Store(&lists{h, m}) }
+
+// SetHosts replaces the host lists alone.
+func (s *Session) SetHosts(h *policy.Hosts) { s.Update(h, s.hosts.Load().mitm) }
 
 // Serve accepts connections until the listener or the session is closed, ends
 // those that are open then, and returns why it ended.

@@ -20,6 +20,13 @@ const (
 	socksBadAddressType  = 0x08
 )
 
+// Address types of RFC 1928 section 5.
+const (
+	socksIPv4 = 0x01
+	socksName = 0x03
+	socksIPv6 = 0x04
+)
+
 // Methods of RFC 1928 section 3.
 const (
 	methodOpen     = 0x00
@@ -146,11 +153,11 @@ func (c *client) socksRequest() (host string, port int, err error) {
 		return "", 0, socksError(socksBadCommand)
 	}
 	switch head[3] {
-	case 0x01:
+	case socksIPv4:
 		host, err = c.socksAddress(4)
-	case 0x03:
+	case socksName:
 		host, err = c.socksString()
-	case 0x04:
+	case socksIPv6:
 		host, err = c.socksAddress(16)
 	default:
 		return "", 0, socksError(socksBadAddressType)

@@ -1,0 +1,102 @@
+package proxy
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/srt-sandbox/srt/config"
+)
+
+// Lists change as a whole while connections are made: a host that is allowed
+// because it goes to the MITM proxy is at no moment looked up or dialed here,
+// and every connection gets the answer of the old lists or of the new ones.
+func TestUpdateIsAtomic(t *testing.T) {
+	ln, err := net.Listen("unix", t.TempDir()+"/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var servers sync.WaitGroup
+	servers.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			servers.Go(func() {
+				defer conn.Close()
+				if _, err := readHead(bufio.NewReader(conn)); err == nil {
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+				}
+			})
+		}
+	})
+	defer func() { ln.Close(); servers.Wait() }()
+	m, err := NewMITM(&config.MITMProxy{SocketPath: ln.Addr().String(), Domains: []string{"m.test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, setup{})
+	open, closed := hostLists(t, setup{allow: []string{"m.test"}}), hostLists(t, setup{deny: []string{"m.test"}})
+	stop := make(chan struct{})
+	var updates, clients sync.WaitGroup
+	updates.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if i%2 == 0 {
+				r.s.Update(open, m)
+			} else {
+				r.s.Update(closed, nil)
+			}
+		}
+	})
+	for i := range 8 {
+		clients.Go(func() {
+			for range 100 {
+				request := connectTo("m.test:443")
+				if i%2 == 0 {
+					request = "GET http://m.test/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+				}
+				if got := r.exchange(request); !strings.HasPrefix(got, "HTTP/1.1 200 ") && !strings.HasPrefix(got, "HTTP/1.1 403 ") {
+					t.Errorf("%q", got)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	close(stop)
+	updates.Wait()
+	if len(r.lookups) > 0 {
+		t.Errorf("%d of the connections went around the MITM proxy", len(r.lookups))
+	}
+}
+
+// Fields that the settings keep from commands, in every spelling that something
+// behind the proxy may take for the same.
+func TestStripResponseHeaders(t *testing.T) {
+	port := webServer(t, func(head string, _ *bufio.Reader, w io.Writer) {
+		fmt.Fprint(w, "HTTP/1.1 103 Early Hints\r\nX-Secret: 1\r\nLink: a\r\n\r\n")
+		if strings.Contains(head, "Upgrade: websocket") {
+			fmt.Fprint(w, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nx_secret: 2\r\nKept: 1\r\n\r\n")
+			return
+		}
+		fmt.Fprint(w, "HTTP/1.1 200 OK\r\nX-SECRET: 3\r\nx.secret: 4\r\nX-Secrets: 5\r\nContent-Length: 0\r\n\r\n")
+	})
+	r := newRig(t, setup{allow: []string{"127.0.0.1"}, options: func(o *Options) { o.StripResponseHeaders = []string{"x_Secret"} }})
+	got := r.exchange("GET http://127.0.0.1:" + port + "/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	if strings.Contains(strings.ToLower(got), "secret:") || !strings.Contains(got, "X-Secrets: 5") || !strings.Contains(got, "Link: a") {
+		t.Errorf("%q", got)
+	}
+	got = r.exchange("GET http://127.0.0.1:" + port + "/ HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+	if strings.Contains(strings.ToLower(got), "secret:") || !strings.Contains(got, "HTTP/1.1 101 ") || !strings.Contains(got, "Kept: 1") {
+		t.Errorf("%q", got)
+	}
+}
