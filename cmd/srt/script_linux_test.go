@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 		"flood":      flood,
 		"survey":     survey,
 		"posix":      posix,
+		"peer":       peerClient,
 	})
 }
 
