@@ -8,7 +8,7 @@ import (
 	"github.com/srt-sandbox/srt/config"
 )
 
-// cli 43: every variable that tools know the proxy by.
+// cli 43, network 131, 133, 134: every variable that tools know the proxy by.
 func TestEnvironment(t *testing.T) {
 	env := environment([]string{"PATH=/bin", "HTTP_PROXY=http://caller:1", "SRT_ALLOW_NESTED_USERNS=1", "FOO=secret", "JAVA_TOOL_OPTIONS=-Dx=y", "BASH_FUNC_f%%=() { :; }"},
 		&config.Config{Credentials: &config.Credentials{EnvVars: []config.CredentialEnv{{Name: "FOO", Mode: "deny"}, {Name: "HTTP_PROXY", Mode: "deny"}}}}, "/t", "/opt/my srt")
@@ -30,8 +30,17 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%q is visible", gone)
 		}
 	}
-	if !strings.Contains(joined, "-Dhttps.proxyPort=3128") || !strings.Contains(joined, "-Dx=y") { // cli 47
-		t.Errorf("JAVA_TOOL_OPTIONS: %s", joined)
+	// cli 47, network 139, 140, 141: the caller's options come last and so win.
+	if want := "JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=localhost -Dhttp.proxyPort=3128 -Dhttps.proxyHost=localhost -Dhttps.proxyPort=3128 -Dhttp.nonProxyHosts=localhost|127.*|[::1] -Dx=y"; !slices.Contains(env, want) {
+		t.Errorf("no %s in %q", want, env)
+	}
+	if strings.Contains(joined, "GIT_CONFIG_PARAMETERS") || strings.Contains(joined, "CLOUDSDK_PROXY_USERNAME") || strings.Contains(joined, "@localhost") {
+		t.Errorf("credentials where none are needed: %s", joined)
+	}
+	denied := environment([]string{"JAVA_TOOL_OPTIONS=-Dsecret=1", "GIT_CONFIG_PARAMETERS='a.b=c'"},
+		&config.Config{Credentials: &config.Credentials{EnvVars: []config.CredentialEnv{{Name: "JAVA_TOOL_OPTIONS", Mode: "deny"}}}}, "", "")
+	if joined := strings.Join(denied, "\n"); strings.Contains(joined, "secret") || !strings.Contains(joined, "GIT_CONFIG_PARAMETERS='a.b=c'") {
+		t.Errorf("%s", joined)
 	}
 }
 

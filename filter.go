@@ -31,6 +31,9 @@ func (s *Sandbox) startFilter(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	if parent.Resolves() && len(cfg.Network.DeniedResolvedAddresses) > 0 {
+		s.options.warn("network.deniedResolvedAddresses does not hold for names that go through the parent proxy, which looks them up itself; name hosts that srt can resolve in network.parentProxy.noProxy, or use a socks5:// proxy")
+	}
 	mitm, err := proxy.NewMITM(cfg.Network.MITMProxy)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -192,5 +193,41 @@ func serveSOCKSOnce(conn net.Conn) {
 	_, _ = conn.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
 	if _, err := http.ReadRequest(r); err == nil {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nexternal SOCKS")
+	}
+}
+
+// A parent proxy comes from the settings or from srt's own environment; one that
+// fails is said to whoever runs srt.
+func TestParentProxy(t *testing.T) {
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"} {
+		t.Setenv(name, "") // as t.Setenv restores it
+		os.Unsetenv(name)
+	}
+	var warned []string
+	warnings := WithWarnings(func(s string) { warned = append(warned, s) })
+	parent := fmt.Sprint("socks5h://127.0.0.1:", socksServer(t))
+	sb := newSandbox(t, func(c *config.Config) {
+		c.Network.AllowedDomains, c.Network.DeniedResolvedAddresses = []string{"a.test"}, []string{"10.0.0.0/8"}
+		c.Network.ParentProxy = &config.ParentProxy{HTTP: &parent}
+	}, warnings)
+	for _, noproxy := range []string{"", "*"} {
+		if got := curl(t, sb, "--noproxy", noproxy, "http://a.test/"); got != "external SOCKS" {
+			t.Errorf("noproxy %q: %q", noproxy, got)
+		}
+	}
+	if len(warned) != 1 || !strings.HasPrefix(warned[0], "network.deniedResolvedAddresses does not hold") {
+		t.Errorf("%q", warned)
+	}
+	warned = nil
+	t.Setenv("HTTP_PROXY", "http://user:topsecret@127.0.0.1:1")
+	sb = newSandbox(t, func(c *config.Config) { c.Network.AllowedDomains = []string{"a.test"} }, warnings)
+	for range 2 {
+		if got := curl(t, sb, "http://a.test/"); got != "Bad Gateway\nthe upstream proxy of the sandbox (HTTP_PROXY) did not open a connection\n" {
+			t.Errorf("%q", got)
+		}
+	}
+	want := `connecting through the parent proxy 127.0.0.1:1 (HTTP_PROXY): dial tcp 127.0.0.1:1: connect: connection refused; commands get "502 Bad Gateway" (check that the proxy runs, and its address and credentials)`
+	if len(warned) != 1 || warned[0] != want {
+		t.Errorf("%q", warned)
 	}
 }

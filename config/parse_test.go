@@ -170,7 +170,7 @@ func TestRefused(t *testing.T) {
 		"config 75 extract":            {withRoot(`"credentials":{"allowPlaintextInject":true,"envVars":[{"name":"A","mode":"mask"},{"name":"B","mode":"mask","extract":"(x)"}],"awsPairs":[{"accessKeyIdVar":"A","secretAccessKeyVar":"B"}]}`), "secretAccessKeyVar: B needs"},
 		"config 75 masked twice":       {withRoot(`"credentials":{"allowPlaintextInject":true,"envVars":[{"name":"A","mode":"mask"},{"name":"B","mode":"mask"},{"name":"B","mode":"mask","decode":"jwt"}],"awsPairs":[{"accessKeyIdVar":"A","secretAccessKeyVar":"B"}]}`), "secretAccessKeyVar: B needs"},
 		"config 75 across pairs":       {withRoot(`"credentials":{"allowPlaintextInject":true,"envVars":[{"name":"A","mode":"mask"},{"name":"B","mode":"mask"},{"name":"C","mode":"mask"}],"awsPairs":[{"accessKeyIdVar":"A","secretAccessKeyVar":"B"},{"accessKeyIdVar":"C","secretAccessKeyVar":"B"}]}`), "awsPairs.1.secretAccessKeyVar: B is used twice"},
-		"config 76":                    {withNetwork(`"tlsTerminate":{},"mitmProxy":{"socketPath":"/s","domains":["a.b"]}`), "mutually exclusive"},
+		"config 76":                    {withNetwork(`"tlsTerminate":{},"mitmProxy":{"socketPath":"/s","domains":["a.b"]}`), "mutually exclusive"}, // network 86
 		"config 77":                    {withNetwork(`"tlsTerminate":{"caCertPath":"/c"}`), "given together"},
 		"config 78 no URL":             {withNetwork(`"parentProxy":{"http":"foo"}`), "parentProxy.http"},
 		"config 78 scheme":             {withNetwork(`"parentProxy":{"https":"socks4://h:1"}`), `"socks4" is not supported`},

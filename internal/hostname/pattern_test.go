@@ -47,7 +47,7 @@ func TestMatch(t *testing.T) {
 		port        int
 		want        bool
 	}{
-		{"*.example.com", "example.com", 443, false}, {"*.example.com", "a.b.example.com", 443, true}, {"*.example.com", "xexample.com", 443, false}, // config 36
+		{"*.example.com", "example.com", 443, false}, {"*.example.com", "a.b.example.com", 443, true}, {"*.example.com", "xexample.com", 443, false}, // config 36, network 35
 		{"example.com:443", "example.com", 80, false}, {"example.com:443", "example.com", 443, true}, // config 37
 		{"EXAMPLE.com", "example.COM.", 1, true},                              // config 38
 		{"127.0.0.1", "127.1", 1, true}, {"127.0.0.1", "0x7f.0.0.1", 1, true}, // config 40

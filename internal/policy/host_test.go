@@ -32,7 +32,11 @@ func TestDecideHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine := hostname.NewSet([]hostname.Pattern{own})
+	denied, err := hostname.ParseAllow("bad.zone.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := hostname.NewSet([]hostname.Pattern{own, denied}) // network 51: it does not lift a deny
 	for _, c := range []struct {
 		host    string
 		port    int
@@ -53,7 +57,7 @@ func TestDecideHost(t *testing.T) {
 		}
 	}
 	strict := hosts(t, nil, nil, func(n *config.Network) { n.StrictAllowlist = true })
-	if d := strict.Decide("own.example", 1, mine); d.Verdict != Deny || d.Reason != ReasonNotAllowed { // cli 66
+	if d := strict.Decide("own.example", 1, mine); d.Verdict != Deny || d.Reason != ReasonNotAllowed { // cli 66, network 51
 		t.Errorf("strict: %+v", d)
 	}
 }

@@ -89,6 +89,11 @@ func TestConnectTargets(t *testing.T) {
 			t.Errorf("%s: %q", target, got)
 		}
 	}
+	for _, name := range []string{"unknown.test", "empty.test"} {
+		if got := r.exchange(socksConnect(name, "80")); !strings.HasSuffix(got, string(socksReply(socksHostUnreachable))) {
+			t.Errorf("%s: % x", name, got)
+		}
+	}
 	if got := r.lines(); got != "" {
 		t.Errorf("recorded:\n%s", got)
 	}
@@ -211,7 +216,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// network 97
+// network 70, 97
 func TestConnectFailures(t *testing.T) {
 	r := newRig(t, setup{allow: []string{"127.0.0.1", "unknown.test", "empty.test"}, names: map[string]string{"empty.test": ""}})
 	for _, target := range []string{"127.0.0.1:" + closedPort(t), "unknown.test:80", "empty.test:80"} {

@@ -176,6 +176,13 @@ func (p *Parent) tunnels(host string) bool {
 	return p != nil && p.https != nil && !p.bypass.matches(host)
 }
 
+// Resolves reports whether names are looked up by the proxy, where no address of
+// theirs can be checked.
+func (p *Parent) Resolves() bool {
+	resolves := func(u *upstreamProxy) bool { return u != nil && u.kind != upstreamSOCKS5 }
+	return p != nil && !p.bypass.everything && (resolves(p.http) || resolves(p.https))
+}
+
 // forwards reports whether plain requests to the host go through the proxy for http.
 func (p *Parent) forwards(host string) bool {
 	return p != nil && p.http != nil && !p.bypass.matches(host)
