@@ -22,6 +22,15 @@ func MaybeExecHelper() {
 	helperReady.Store(true)
 }
 
+// readableFiles are the files that programs inside need from srt, whatever a
+// read deny covers.
+func (s *Sandbox) readableFiles() []string {
+	if helper := s.helperPath(); helper != "" {
+		return []string{helper}
+	}
+	return nil
+}
+
 // helperPath is the binary that ssh inside a sandbox can use, or empty.
 func (s *Sandbox) helperPath() string {
 	if s.options.helper != "" {

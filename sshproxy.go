@@ -40,7 +40,7 @@ func plain(s, allowed string) bool {
 
 // dialSSH opens the tunnel. A nil connection comes with the proxy's answer.
 func dialSSH(target string) (*net.TCPConn, *bufio.Reader, string) {
-	conn, err := net.DialTimeout("tcp", fmt.Sprintf("localhost:%d", httpPort), sshProxyTimeout)
+	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", httpPort), sshProxyTimeout) // the name localhost may not be known inside
 	if err != nil {
 		return nil, nil, "no answer"
 	}

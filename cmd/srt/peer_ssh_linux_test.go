@@ -136,3 +136,26 @@ func TestSSHHelper(t *testing.T) {
 		})
 	}
 }
+
+// The helper runs although the directory of the srt binary is hidden.
+func TestSSHHelperIsReadable(t *testing.T) {
+	world := newPeerWorld(t)
+	for _, uid := range users() {
+		t.Run(fmt.Sprint("uid", uid), func(t *testing.T) {
+			s := world.sandboxed(t, uid, peerWays()[0])
+			text, err := os.ReadFile(s.settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hidden := filepath.Dir(s.binary)
+			changed := strings.Replace(string(text), `"denyRead":[]`, fmt.Sprintf(`"denyRead":[%q],"allowRead":[%q]`, hidden, s.dir), 1)
+			if err := os.WriteFile(s.settings, []byte(changed), 0o644); err != nil || changed == string(text) {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			out, errs := world.run(t, s, `"$SRT" --srt-ssh-proxy denied.test 22 2>&1; cat `+s.settings+` 2>&1 | grep -c allowedDomains; echo x > "$SRT" || echo read-only`)
+			if want := "sandbox proxy: denied.test:22: 403 use an https:// remote\n0\nread-only\n"; out != want {
+				t.Errorf("%q, want %q\n%s", out, want, errs)
+			}
+		})
+	}
+}
