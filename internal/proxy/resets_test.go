@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,14 +59,15 @@ func TestHopsBreakOff(t *testing.T) {
 	} {
 		for _, how := range []ending{withReset, withEnd, withHang} {
 			t.Run(name+" "+string(how), func(t *testing.T) {
-				cut := 0
-				port := server(t, func(c *net.TCPConn) { breakOff(c, hop.answer, cut, how) })
+				var at atomic.Int64
+				port := server(t, func(c *net.TCPConn) { breakOff(c, hop.answer, int(at.Load()), how) })
 				r := newRig(t, setup{allow: []string{"a.test"}, options: via(t, &config.ParentProxy{HTTP: text(hop.url + port)}, env()), waits: func(w *waits) {
 					w.dial, w.linger, w.drain = 50*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
 				}})
 				r.exchange(connectTo("a.test:443"))
 				goroutines, descriptors := runtime.NumGoroutine(), openDescriptors()
-				for cut = range len(hop.answer) {
+				for cut := range len(hop.answer) {
+					at.Store(int64(cut))
 					if got := r.exchange(connectTo("a.test:443")); status(got) != "HTTP/1.1 502 Bad Gateway" {
 						t.Errorf("CONNECT, cut at %d: %q", cut, got)
 					}
@@ -101,12 +103,13 @@ func settled(t *testing.T, r *rig, goroutines, descriptors int) {
 func TestTunnelsBreakOff(t *testing.T) {
 	const answer = "some bytes of a tunnel"
 	for _, how := range []ending{withReset, withEnd} {
-		cut := 0
-		port := server(t, func(c *net.TCPConn) { breakOff(c, answer, cut, how) })
+		var at atomic.Int64
+		port := server(t, func(c *net.TCPConn) { breakOff(c, answer, int(at.Load()), how) })
 		r := newRig(t, setup{allow: []string{"127.0.0.1"}, waits: func(w *waits) { w.linger, w.drain = 10*time.Millisecond, 20*time.Millisecond }})
 		r.exchange(connectTo("127.0.0.1:" + port))
 		goroutines, descriptors := runtime.NumGoroutine(), openDescriptors()
-		for cut = range len(answer) {
+		for cut := range len(answer) {
+			at.Store(int64(cut))
 			for _, raw := range []string{
 				connectTo("127.0.0.1:" + port), connectTo("127.0.0.1:"+port) + strings.Repeat("x", 30<<10), socksConnect("127.0.0.1", port), socksConnect("127.0.0.1", port) + "early",
 			} {
@@ -142,9 +145,9 @@ func TestHandshakesBreakOff(t *testing.T) {
 	roots.AddCert(ts.Certificate())
 	certificate := ts.TLS.Certificates[0]
 	ts.Close()
-	limit := 0
+	var limit atomic.Int64
 	port := server(t, func(c *net.TCPConn) {
-		secure := tls.Server(&limited{TCPConn: c, left: limit}, &tls.Config{Certificates: []tls.Certificate{certificate}})
+		secure := tls.Server(&limited{TCPConn: c, left: int(limit.Load())}, &tls.Config{Certificates: []tls.Certificate{certificate}})
 		if secure.Handshake() == nil {
 			_, _ = io.WriteString(secure, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		}
@@ -154,9 +157,10 @@ func TestHandshakesBreakOff(t *testing.T) {
 	get := fmt.Sprintf("GET https://127.0.0.1:%s/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", port)
 	r.exchange(get)
 	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors()
-	for limit = 0; limit < 900; limit += 37 {
+	for n := int64(0); n < 900; n += 37 {
+		limit.Store(n)
 		if got := r.exchange(get); status(got) != "HTTP/1.1 502 Bad Gateway" {
-			t.Errorf("after %d bytes: %q", limit, got)
+			t.Errorf("after %d bytes: %q", n, got)
 		}
 	}
 	settled(t, r, goroutines, descriptors)
