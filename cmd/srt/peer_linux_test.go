@@ -51,8 +51,8 @@ type peer struct {
 	want   []string
 	// only names the one way that makes sense; empty for all.
 	only string
-	// check tells why the program cannot be used here, or nothing.
-	check func() string
+	// check tells why a user cannot use the program here, or nothing.
+	check func(uid int) string
 }
 
 // TestPeers runs each program each way, as every kind of user.
@@ -77,7 +77,7 @@ func (w *peerWorld) try(t *testing.T, uid int, way peerWay, p peer) {
 		}
 	}
 	if p.check != nil {
-		if why := p.check(); why != "" {
+		if why := p.check(uid); why != "" {
 			t.Skip(why)
 		}
 	}
@@ -119,7 +119,7 @@ func (w *peerWorld) run(t *testing.T, s *sandboxed, script string) (out, errs st
 	base := s.command("bash", "-c", script)
 	cmd := exec.CommandContext(ctx, base.Path, base.Args[1:]...)
 	cmd.Dir, cmd.SysProcAttr, cmd.Env = base.Dir, base.SysProcAttr, base.Env
-	cmd.Env = append(cmd.Env, "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/go/bin", "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
+	cmd.Env = append(cmd.Env, "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/go/bin:"+cargoDir(), "RUSTUP_HOME="+rustupHome(), "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
 		"WEB="+w.web, "TLS="+w.tls, "PLAIN="+strings.TrimPrefix(w.web, "http://"), "PEER="+s.binaryCalled("peer"), "SRT="+s.binary)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 
 	"golang.org/x/net/proxy"
 )
@@ -61,6 +62,16 @@ func peerPrograms() []peer {
 		{name: "node through a proxy", only: "variables", needs: []string{"node"}, script: `cat > c.mjs <<'X'` + nodeProxyClient + "\nX\nNODE_EXTRA_CA_CERTS=ca.pem node c.mjs", want: []string{"CONNECT websocket 101 echo", "absolute websocket 101 echo"}},
 		{name: "java", needs: []string{"java", "javac"}, script: `cat > C.java <<'X'` + javaClient + "\nX\njava -XX:TieredStopAtLevel=1 C.java",
 			want: []string{"HttpClient hello over HTTP/1.1", "HttpClient TLS hello over HTTP/2.0", "HttpURLConnection hello over HTTP/1.1", "HttpURLConnection TLS hello over HTTP/1.1"}},
+		{name: "maven", needs: []string{"mvn"}, script: `
+			echo "<settings><mirrors><mirror><id>m</id><mirrorOf>*</mirrorOf><url>$WEB/maven</url></mirror></mirrors></settings>" > settings.xml
+			echo '<project><modelVersion>4.0.0</modelVersion><parent><groupId>example</groupId><artifactId>parent</artifactId><version>1</version></parent><artifactId>b</artifactId><packaging>pom</packaging></project>' > pom.xml
+			mvn -B -s settings.xml -Dmaven.repo.local=$PWD/repo validate`,
+			want: []string{"BUILD SUCCESS"}},
+		{name: "cargo", needs: []string{"cargo"}, check: cargoUsable, script: `
+			mkdir -p src .cargo; echo 'fn main() {}' > src/main.rs; printf '[package]\nname = "c"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\npeercrate = "1"\n' > Cargo.toml
+			for from in $WEB $TLS; do rm -rf Cargo.lock home; printf '[source.crates-io]\nreplace-with = "x"\n[source.x]\nregistry = "sparse+'$from'/cargo/"\n[http]\ncainfo = "ca.pem"\n' > .cargo/config.toml
+			CARGO_HOME=$PWD/home cargo fetch >&2 && cat home/registry/src/*/peercrate-1.0.0/src/lib.rs; done`,
+			want: []string{"// peercrate works\n// peercrate works\n"}},
 		{name: "HTTP/2 stream", script: `$PEER stream $TLS ca.pem`, want: []string{"re: one, re: two, grpc-status 0, HTTP/2.0"}},
 		{name: "SOCKS library", only: "variables", script: `$PEER socks $WEB`, want: []string{"hello over HTTP/1.1"}},
 	}
@@ -122,7 +133,41 @@ class C {
 }`
 
 // pipUsable tells why pip cannot be used.
-func pipUsable() string { return pythonHas("pip") }
+func pipUsable(int) string { return pythonHas("pip") }
+
+// cargoUsable tells why a user cannot use cargo: it often belongs to one.
+func cargoUsable(uid int) string {
+	if uid == os.Getuid() {
+		return ""
+	}
+	for dir := cargoDir(); dir != "/"; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm()&0o005 != 0o005 {
+			return "cargo is installed for another user"
+		}
+	}
+	return ""
+}
+
+// cargoDir is where cargo is, or a directory where nothing is.
+func cargoDir() string {
+	path, err := exec.LookPath("cargo")
+	if err != nil {
+		return "/nonexistent"
+	}
+	return filepath.Dir(path)
+}
+
+// rustupHome is where the toolchains are that rustup's cargo starts.
+func rustupHome() string {
+	if dir := os.Getenv("RUSTUP_HOME"); dir != "" {
+		return dir
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "/nonexistent"
+	}
+	return filepath.Join(home, ".rustup")
+}
 
 // pythonHas tells why a module cannot be used by the interpreter that the
 // sandboxes find.

@@ -9,6 +9,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha1"
+	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/tls"
 	"crypto/x509"
@@ -56,6 +57,10 @@ func newPeerWorld(t *testing.T) *peerWorld {
 	mux.Handle("/npm/", npmRegistry(w.web))
 	mux.Handle("/pip/", pythonIndex())
 	mux.Handle("/go/", moduleProxy())
+	mux.Handle("/cargo/", crateRegistry())
+	mux.HandleFunc("/maven/example/parent/1/parent-1.pom", func(out http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(out, `<project><modelVersion>4.0.0</modelVersion><groupId>example</groupId><artifactId>parent</artifactId><version>1</version><packaging>pom</packaging></project>`)
+	})
 	servers := []*http.Server{{Handler: mux}, {Handler: mux, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}}}
 	done := make(chan error, len(servers))
 	go func() { done <- servers[0].Serve(clear) }()
@@ -221,6 +226,30 @@ func pythonIndex() http.Handler {
 			fmt.Fprintf(w, `<!DOCTYPE html><html><body><a href="/pip/files/%s">%s</a></body></html>`, file, file)
 		case "/pip/files/" + file:
 			_, _ = w.Write(wheel)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// crateRegistry has one crate, "peercrate".
+func crateRegistry() http.Handler {
+	crate := tarGz(map[string]string{
+		"peercrate-1.0.0/Cargo.toml": "[package]\nname = \"peercrate\"\nversion = \"1.0.0\"\nedition = \"2021\"\n", "peercrate-1.0.0/src/lib.rs": "// peercrate works\n",
+	})
+	sum := sha256.Sum256(crate)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/cargo/config.json":
+			scheme := "http"
+			if r.TLS != nil {
+				scheme = "https"
+			}
+			fmt.Fprintf(w, `{"dl":"%s://%s/cargo/dl"}`, scheme, r.Host)
+		case "/cargo/pe/er/peercrate":
+			fmt.Fprintf(w, `{"name":"peercrate","vers":"1.0.0","deps":[],"cksum":"%x","features":{},"yanked":false}`+"\n", sum)
+		case "/cargo/dl/peercrate/1.0.0/download":
+			_, _ = w.Write(crate)
 		default:
 			http.NotFound(w, r)
 		}
