@@ -41,7 +41,7 @@ func serve() {
 // flood is the script command "flood KIND COUNT": it does one thing very often.
 func flood() {
 	count, _ := strconv.Atoi(os.Args[2])
-	done := map[string]func(int) int{"tunnels": tunnels, "silence": silence, "refusals": refusals, "files": files, "hosts": hosts, "storm": storm}[os.Args[1]](count)
+	done := map[string]func(int) int{"tunnels": tunnels, "standing": standing, "silence": silence, "refusals": refusals, "files": files, "hosts": hosts, "storm": storm}[os.Args[1]](count)
 	fmt.Println(done)
 }
 
@@ -69,6 +69,41 @@ func tunnels(count int) int {
 		})
 	}
 	wait.Wait()
+	return int(good.Load())
+}
+
+// standing opens tunnels that all stand at the same time, and then counts those
+// through which a line comes back.
+func standing(count int) int {
+	var good atomic.Int32
+	var opening, answered sync.WaitGroup
+	turns := make(chan struct{}, 100)
+	opening.Add(count)
+	for i := range count {
+		answered.Go(func() {
+			turns <- struct{}{}
+			conn, err := net.Dial("tcp", "127.0.0.1:3128")
+			status := ""
+			if err == nil {
+				defer conn.Close()
+				fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\n", os.Getenv("ECHO"))
+				head := make([]byte, len("HTTP/1.1 200 Connection Established\r\n\r\n"))
+				_, _ = io.ReadFull(conn, head)
+				status = string(head)
+			}
+			<-turns
+			opening.Done()
+			opening.Wait()
+			if !strings.Contains(status, " 200 ") {
+				return
+			}
+			fmt.Fprintln(conn, i)
+			if answer, _ := bufio.NewReaderSize(conn, 16).ReadString('\n'); answer == fmt.Sprintln(i) {
+				good.Add(1)
+			}
+		})
+	}
+	answered.Wait()
 	return int(good.Load())
 }
 
@@ -142,6 +177,7 @@ func TestFloods(t *testing.T) {
 		count int
 	}{
 		{"tunnels", 500}, // linux 122
+		{"standing", 5000},
 		{"silence", 2000},
 		{"refusals", 20_000},
 		{"hosts", 2000},

@@ -39,10 +39,23 @@ func (c *client) tunnel(up *leg, success string, early []byte) {
 	c.s.relay(c.conn, up.Conn, early, up.ahead)
 }
 
-// reach decides about a tunnel and opens it. What the lists refuse is answered
+// reach does what reachNow does on a stack of its own: it needs a deep one, which
+// the goroutine of a tunnel would keep for as long as the tunnel stands.
+func (c *client) reach(q wish) (up *leg, early []byte, err error) {
+	err = errClientLeft // should it panic
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.s.safely(func() { up, early, err = c.reachNow(q) })
+	}()
+	<-done
+	return up, early, err
+}
+
+// reachNow decides about a tunnel and opens it. What the lists refuse is answered
 // at once. Everything else takes time, in which the client is watched: early
 // are the bytes that it sent meanwhile, and when it leaves nothing is dialed.
-func (c *client) reach(q wish) (up *leg, early []byte, err error) {
+func (c *client) reachNow(q wish) (up *leg, early []byte, err error) {
 	q.lists = c.s.hosts.Load()
 	d := c.s.consult(q)
 	defer func() { c.s.report(q, d, err) }()
