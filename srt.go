@@ -94,9 +94,11 @@ func (s *Sandbox) Violations() []Violation { return s.events.List(-1) }
 // falls behind loses the oldest ones.
 func (s *Sandbox) Subscribe(ctx context.Context) <-chan Violation { return s.events.Subscribe(ctx) }
 
-// Update replaces the configuration. The host lists take effect at the next
-// connection, of running commands too; everything else at the next command.
-// A configuration that is invalid or cannot be enforced changes nothing.
+// Update replaces the configuration. The host lists and network.mitmProxy take
+// effect at the next connection, of running commands too, both at the same
+// moment; everything else at the next command. Only network.parentProxy,
+// requireHostMatch, refuseOpaqueTunnels and stripResponseHeaders stay what they
+// were when the sandbox was made. A configuration that is invalid or cannot be enforced changes nothing.
 func (s *Sandbox) Update(cfg *config.Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err

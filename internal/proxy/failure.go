@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net"
 	"os"
+
+	"github.com/srt-sandbox/srt/internal/violation"
 )
 
 // badGateway answers for what the policy allows and the network does not give.
@@ -51,6 +53,7 @@ func (s *Session) noteFailure(t target, err error) {
 		return
 	}
 	if _, said := s.warned.LoadOrStore(hop.source, true); !said {
-		s.o.Warn(hop.Error() + `; commands get "502 Bad Gateway" (check that the proxy runs, and its address and credentials)`)
+		// A certificate that does not fit is part of the text.
+		s.o.Warn(violation.Sanitize(hop.Error()) + `; commands get "502 Bad Gateway" (check that the proxy runs, and its address and credentials)`)
 	}
 }

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -210,4 +212,21 @@ func FuzzConnectAnswer(f *testing.F) {
 			t.Errorf("%q gives a tunnel that begins %q", raw, l.ahead)
 		}
 	})
+}
+
+// What an upstream proxy says, names in its certificate among it, does not reach a
+// terminal as it is.
+func TestFailuresAreSanitized(t *testing.T) {
+	warned := ""
+	s := New(nil, Options{Warn: func(s string) { warned += s }})
+	for range 2 {
+		s.noteFailure(target{"a.test", 1}, &hopError{hop: "parent proxy p:1", source: "HTTPS_PROXY", doing: "connecting", err: errors.New("certificate of \x1b]0;title\a\r\nsrt: all is well")})
+	}
+	if strings.ContainsAny(warned, "\x1b\a\r\n") || strings.Count(warned, "HTTPS_PROXY") != 1 {
+		t.Errorf("%q", warned)
+	}
+	s.noteFailure(target{"a.test", 1}, &hopError{source: "network.mitmProxy", err: context.Canceled})
+	if strings.Contains(warned, "mitmProxy") {
+		t.Errorf("an attempt that was given up is a failure: %q", warned)
+	}
 }
