@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
 	"github.com/srt-sandbox/srt/internal/policy"
 	"github.com/srt-sandbox/srt/internal/proxy"
 )
@@ -26,8 +27,9 @@ import (
 // peerWay is how a program gets out of the sandbox.
 type peerWay struct {
 	name string
-	// settings are added to the section "network".
-	change func(*config.Network)
+	// proxies says that programs are told of the proxies, and have no other way.
+	proxies bool
+	change  func(*config.Config)
 	// before runs in the shell ahead of the client.
 	before string
 }
@@ -38,8 +40,9 @@ const forgetProxies = `for v in $(env | cut -d= -f1 | grep -i '_proxy$\|^CLOUDSD
 func peerWays() []peerWay {
 	off := false
 	return []peerWay{
-		{"variables", func(n *config.Network) { n.Transparent = &off }, ""},
-		{"transparent", func(*config.Network) {}, forgetProxies},
+		{"variables", true, func(c *config.Config) { c.Network.Transparent = &off }, ""},
+		{"transparent", false, func(*config.Config) {}, forgetProxies},
+		{"landlock", true, func(c *config.Config) { c.Linux = &config.Linux{Backend: config.BackendLandlock} }, ""},
 	}
 }
 
@@ -49,8 +52,10 @@ type peer struct {
 	needs  []string // programs
 	script string
 	want   []string
-	// only names the one way that makes sense; empty for all.
+	// only is "proxies" or "transparent" where the other makes no sense.
 	only string
+	// slow programs run only the ways that differ for them.
+	slow bool
 	// check tells why a user cannot use the program here, or nothing.
 	check func(uid int) string
 }
@@ -61,7 +66,10 @@ func TestPeers(t *testing.T) {
 	for _, uid := range users() {
 		for _, way := range peerWays() {
 			for _, p := range peerPrograms() {
-				if p.only != "" && p.only != way.name {
+				if p.slow && (way.name == "landlock" || raceEnabled) {
+					continue
+				}
+				if p.only != "" && (p.only == "proxies") != way.proxies {
 					continue
 				}
 				t.Run(fmt.Sprintf("uid%d/%s/%s", uid, way.name, p.name), func(t *testing.T) { world.try(t, uid, way, p) })
@@ -71,6 +79,9 @@ func TestPeers(t *testing.T) {
 }
 
 func (w *peerWorld) try(t *testing.T, uid int, way peerWay, p peer) {
+	if way.name == "landlock" && inside.LandlockABI() == 0 {
+		t.Skip("this kernel has no Landlock")
+	}
 	for _, need := range p.needs {
 		if _, err := exec.LookPath(need); err != nil {
 			t.Skipf("%s is not installed", need)
@@ -99,7 +110,7 @@ func (w *peerWorld) sandboxed(t *testing.T, uid int, way peerWay) *sandboxed {
 	parent := "http://peer:secret@" + w.parent
 	cfg.Network.ParentProxy = &config.ParentProxy{HTTP: &parent, NoProxy: new(string)}
 	cfg.Filesystem.AllowWrite = []config.PathEntry{{Path: "."}}
-	way.change(&cfg.Network)
+	way.change(cfg)
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -25,12 +25,12 @@ func peerPrograms() []peer {
 			head -c 3000000 /dev/zero > big; curl -sS -T big $WEB/sum; curl -sS --cacert ca.pem -T big $TLS/sum; curl -sS -H "Expect: 100-continue" --data-binary @big $WEB/sum
 			curl -sS --cacert ca.pem --parallel --parallel-max 20 $(for i in $(seq 40); do echo $TLS/hello; done) | sort | uniq -c`,
 			want: []string{"hello over HTTP/1.1\n200\nhello over HTTP/1.1\nhello over HTTP/2.0\n", "3000000 bytes, <nil>\n3000000 bytes, <nil>\n3000000 bytes, <nil>\n", "40 hello over HTTP/2.0"}},
-		{name: "curl by each variable", only: "variables", needs: []string{"curl"}, script: `
+		{name: "curl by each variable", only: "proxies", needs: []string{"curl"}, script: `
 			all="$HTTP_PROXY $HTTPS_PROXY $ALL_PROXY $FTP_PROXY"
 			for p in $all; do curl -sS -x $p $WEB/hello; curl -sS -x $p --cacert ca.pem $TLS/hello; done | sort | uniq -c
 			curl -sS --noproxy '*' $WEB/hello || echo no way around`,
 			want: []string{"4 hello over HTTP/1.1\n", "4 hello over HTTP/2.0\n", "no way around"}}, // network 135
-		{name: "curl refused", only: "variables", needs: []string{"curl"}, script: `
+		{name: "curl refused", only: "proxies", needs: []string{"curl"}, script: `
 			curl -sS https://off.test/ 2>&1; curl -sS http://off.test/; curl -sS http://denied.test:22/`,
 			want: []string{"CONNECT tunnel failed, response 403", "Connection blocked by network allowlist\nhost is not on the allow list\n", "use an https:// remote"}}, // network 136
 		{name: "wget", needs: []string{"wget"}, script: `wget -qO- $WEB/hello; wget -qO- --ca-certificate=ca.pem $TLS/hello`, want: []string{"hello over HTTP/1.1\nhello over HTTP/1.1\n"}},
@@ -38,12 +38,12 @@ func peerPrograms() []peer {
 			export GIT_SSL_CAINFO=$PWD/ca.pem GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
 			for from in $WEB $TLS; do git clone -q $from/git/repo.git c && cat c/f && (cd c && git fetch -q && head -c 2000000 /dev/urandom > more && git add . && git commit -qm more && git push -q origin HEAD:refs/heads/b$RANDOM && echo pushed); rm -rf c; done`,
 			want: []string{"cloned\npushed\ncloned\npushed\n"}},
-		{name: "npm", needs: []string{"npm", "node"}, script: `
+		{name: "npm", slow: true, needs: []string{"npm", "node"}, script: `
 			export npm_config_cache=$PWD/.npm npm_config_update_notifier=false npm_config_audit=false npm_config_fund=false npm_config_fetch_retries=0
 			echo '{"name":"a","version":"1.0.0"}' > package.json; npm install --registry $WEB/npm/ left >&2; node -p 'require("left")'
 			rm -rf node_modules package-lock.json .npm; npm_config_cafile=ca.pem npm install --registry $TLS/npm/ left >&2; node -p 'require("left")'`,
 			want: []string{"left works\nleft works\n"}},
-		{name: "pip", needs: []string{"python3"}, check: pipUsable, script: `
+		{name: "pip", slow: true, needs: []string{"python3"}, check: pipUsable, script: `
 			for i in "$WEB" "$TLS"; do rm -rf out; python3 -m pip install -q --disable-pip-version-check --no-cache-dir --cert ca.pem --trusted-host peer.test --target out --index-url $i/pip/ peerpkg >&2
 			PYTHONPATH=out python3 -c 'import peerpkg; print(peerpkg.text)'; done`,
 			want: []string{"peerpkg works\npeerpkg works\n"}},
@@ -59,10 +59,10 @@ func peerPrograms() []peer {
 			python3 -c 'import os, socket; h, p = os.environ["PLAIN"].split(":"); s = socket.create_connection((h, int(p))); s.sendall(b"GET /hello HTTP/1.0\r\n\r\n"); print(s.makefile().read())'`,
 			want: []string{"hello over HTTP/1.0"}},
 		{name: "node", only: "transparent", needs: []string{"node"}, script: `cat > c.mjs <<'X'` + nodeClient + "\nX\nNODE_EXTRA_CA_CERTS=ca.pem node c.mjs", want: []string{"fetch hello over HTTP/1.1", "fetch TLS hello over HTTP/1.1", "http2 hello over HTTP/2.0", "websocket 101 echo"}},
-		{name: "node through a proxy", only: "variables", needs: []string{"node"}, script: `cat > c.mjs <<'X'` + nodeProxyClient + "\nX\nNODE_EXTRA_CA_CERTS=ca.pem node c.mjs", want: []string{"CONNECT websocket 101 echo", "absolute websocket 101 echo"}},
-		{name: "java", needs: []string{"java", "javac"}, script: `cat > C.java <<'X'` + javaClient + "\nX\njava -XX:TieredStopAtLevel=1 C.java",
+		{name: "node through a proxy", only: "proxies", needs: []string{"node"}, script: `cat > c.mjs <<'X'` + nodeProxyClient + "\nX\nNODE_EXTRA_CA_CERTS=ca.pem node c.mjs", want: []string{"CONNECT websocket 101 echo", "absolute websocket 101 echo"}},
+		{name: "java", slow: true, needs: []string{"java", "javac"}, script: `cat > C.java <<'X'` + javaClient + "\nX\njava -XX:TieredStopAtLevel=1 C.java",
 			want: []string{"HttpClient hello over HTTP/1.1", "HttpClient TLS hello over HTTP/2.0", "HttpURLConnection hello over HTTP/1.1", "HttpURLConnection TLS hello over HTTP/1.1"}},
-		{name: "maven", needs: []string{"mvn"}, script: `
+		{name: "maven", slow: true, needs: []string{"mvn"}, script: `
 			echo "<settings><mirrors><mirror><id>m</id><mirrorOf>*</mirrorOf><url>$WEB/maven</url></mirror></mirrors></settings>" > settings.xml
 			echo '<project><modelVersion>4.0.0</modelVersion><parent><groupId>example</groupId><artifactId>parent</artifactId><version>1</version></parent><artifactId>b</artifactId><packaging>pom</packaging></project>' > pom.xml
 			mvn -B -s settings.xml -Dmaven.repo.local=$PWD/repo validate`,
@@ -73,7 +73,7 @@ func peerPrograms() []peer {
 			CARGO_HOME=$PWD/home cargo fetch >&2 && cat home/registry/src/*/peercrate-1.0.0/src/lib.rs; done`,
 			want: []string{"// peercrate works\n// peercrate works\n"}},
 		{name: "HTTP/2 stream", script: `$PEER stream $TLS ca.pem`, want: []string{"re: one, re: two, grpc-status 0, HTTP/2.0"}},
-		{name: "SOCKS library", only: "variables", script: `$PEER socks $WEB`, want: []string{"hello over HTTP/1.1"}},
+		{name: "SOCKS library", only: "proxies", script: `$PEER socks $WEB`, want: []string{"hello over HTTP/1.1"}},
 	}
 }
 

@@ -108,7 +108,7 @@ func tryGitOverSSH(t *testing.T, world *peerWorld, server *sshServer, uid int, w
 	if !strings.HasPrefix(out, "cloned\npushed\n0\nstatus 128\nstatus 128\n") {
 		t.Errorf("%q\n%s", out, errs)
 	}
-	if way.name == "variables" && (!strings.Contains(errs, "sandbox proxy: denied.test:22: 403 use an https:// remote\n") || !strings.Contains(errs, "sandbox proxy: off.test:22: 403 host is not on the allow list\n")) {
+	if way.proxies && (!strings.Contains(errs, "sandbox proxy: denied.test:22: 403 use an https:// remote\n") || !strings.Contains(errs, "sandbox proxy: off.test:22: 403 host is not on the allow list\n")) {
 		t.Errorf("the reason is not shown:\n%s", errs)
 	}
 }
