@@ -45,7 +45,7 @@ func (d *direct) attach(r *launch.Request, n *config.Network) {
 	}
 	r.Direct, r.Anywhere, r.HostPorts = d, d.anywhere, n.AllowHostPorts
 	if d.anywhere {
-		r.HostPorts = d.sandbox.filter.LoopbackPorts()
+		r.HostPorts = d.LoopbackPorts()
 	}
 }
 

@@ -10,12 +10,6 @@ import (
 	"github.com/srt-sandbox/srt/internal/violation"
 )
 
-// AskRequest is a destination that no list decided about.
-type AskRequest = proxy.AskRequest
-
-// AskDecision answers an [AskRequest]. The zero value denies.
-type AskDecision = proxy.AskDecision
-
 // ViolationBlock renders violations as the tagged block that tools put behind a
 // command's error output; empty without violations.
 func ViolationBlock(vs []Violation) string { return violation.Block(vs) }
@@ -39,7 +33,7 @@ func (s *Sandbox) startFilter(cfg *config.Config) error {
 		return err
 	}
 	s.filter = proxy.New(hosts, proxy.Options{
-		Ask: s.options.ask, Record: s.events.Add, Logger: s.options.logger, Warn: s.options.warn, Parent: parent, MITM: mitm,
+		Ask: s.options.ask, Record: s.events.Add, Access: s.accessSink(), Logger: s.options.logger, Warn: s.options.warn, Parent: parent, MITM: mitm,
 		RefuseOpaqueTunnels: cfg.Network.RefuseOpaqueTunnels, RequireHostMatch: cfg.Network.RequireHostMatch,
 		StripResponseHeaders: cfg.Network.StripResponseHeaders,
 	})

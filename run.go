@@ -42,6 +42,9 @@ func (s *Sandbox) start(c *Cmd) (*run, error) {
 	if err := c.Limits.Validate(); err != nil {
 		return nil, err
 	}
+	if allow != nil {
+		s.noteOwnList(cfg)
+	}
 	at, err := c.place()
 	if err != nil {
 		return nil, err
@@ -297,6 +300,17 @@ func perCommandList(entries []string) (*hostname.Set, error) {
 		patterns = append(patterns, p)
 	}
 	return hostname.NewSet(patterns), nil
+}
+
+// noteOwnList says where a command's own list of hosts has no effect.
+func (s *Sandbox) noteOwnList(cfg *config.Config) {
+	const text = "the command's own list of hosts has no effect"
+	switch n := &cfg.Network; {
+	case n.StrictAllowlist:
+		s.options.warn(text + ": network.strictAllowlist is set")
+	case n.HTTPProxyPort != 0:
+		s.options.warn(text + " on connections through the proxy of network.httpProxyPort, which does its own filtering")
+	}
 }
 
 func changedMeanwhile(err error) bool {

@@ -20,12 +20,14 @@ package srt
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/accesslog"
 	"github.com/srt-sandbox/srt/internal/policy"
 	"github.com/srt-sandbox/srt/internal/proxy"
 	"github.com/srt-sandbox/srt/internal/violation"
@@ -42,6 +44,7 @@ type Sandbox struct {
 	options options
 	filter  *proxy.Session
 	events  *violation.Store
+	log     *accesslog.Log // nil without one
 	config  atomic.Pointer[config.Config]
 
 	ctx    context.Context
@@ -80,6 +83,7 @@ func New(ctx context.Context, cfg *config.Config, opts ...Option) (*Sandbox, err
 	if err := s.startFilter(cfg); err != nil {
 		return nil, err
 	}
+	s.noteQuestions(cfg)
 	return s, nil
 }
 
@@ -140,7 +144,11 @@ func (s *Sandbox) Close() error {
 	}
 	s.cancel(ErrClosed)
 	s.running.Wait()
-	return s.filter.Close()
+	err := s.filter.Close()
+	if s.log != nil {
+		s.log.Close()
+	}
+	return err
 }
 
 // enter registers a command that is about to start.
@@ -163,7 +171,9 @@ type options struct {
 	helper    string
 	protected []string
 	prepared  *Prepared
-	ask       func(context.Context, AskRequest) (AskDecision, error)
+	ask       AskFunc
+	access    []func(Access)
+	accessLog io.Writer
 }
 
 // WithLogger sends debug information to l. It never holds tokens or contents.
@@ -181,12 +191,6 @@ func WithHelper(path string) Option { return func(o *options) { o.helper = path 
 // settings allow, such as the file the settings came from.
 func WithProtectedFiles(paths ...string) Option {
 	return func(o *options) { o.protected = append(o.protected, paths...) }
-}
-
-// WithAsk calls fn for each connection to a host that no list mentions. fn must
-// be safe for concurrent use; the connection waits for its answer.
-func WithAsk(fn func(context.Context, AskRequest) (AskDecision, error)) Option {
-	return func(o *options) { o.ask = fn }
 }
 
 // protectedFiles are the files that decide about later runs.

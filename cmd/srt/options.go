@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/srt-sandbox/srt/config"
 )
@@ -28,6 +29,12 @@ Options (they end at the first word that is not one of them):
                               lead connections to PORT of this machine to a server of the command
                               on port INSIDE; only this machine can connect unless HOST says
                               otherwise; PORT 0 is any that is free (repeatable)
+      --allow-domain HOST     let this command reach HOST or HOST:PORT, too; the form is that of
+                              network.allowedDomains (repeatable)
+      --ask                   ask on the terminal about hosts that no list mentions, instead of
+                              refusing them; the command is stopped meanwhile
+      --ask-timeout TIME      how long a question waits before it counts as refused (default: 60s)
+      --log FILE|fd:N         append one JSON line for each decision about a connection
       --violations WHEN       auto, always, never or json: report refused operations after
                               the command ended (default: auto, when stderr is a terminal)
       --trace                 report refused reads, too; slows opening files down
@@ -58,6 +65,10 @@ type options struct {
 	trace         bool
 	limits        config.Limits
 	publish       []config.Publish
+	allowDomains  []string
+	log           logTarget
+	ask           bool
+	askTimeout    time.Duration
 	violations    string
 	violationsFD  int
 	controlFD     int
@@ -85,6 +96,10 @@ var flags = []flag{
 	{names: []string{"--trace"}, set: func(o *options) { o.trace = true }},
 	{names: []string{"--limit"}, value: setLimit},
 	{names: []string{"--publish"}, value: addPublish},
+	{names: []string{"--allow-domain"}, value: addDomain},
+	{names: []string{"--ask"}, set: func(o *options) { o.ask = true }},
+	{names: []string{"--ask-timeout"}, value: setAskTimeout},
+	{names: []string{"--log"}, value: setLog},
 	{names: []string{"--violations"}, value: setViolations},
 	{names: []string{"--violations-fd"}, value: setViolationsFD},
 	{names: []string{"--exit-code-on-failure"}, value: setFailureStatus},
@@ -116,6 +131,28 @@ func addPublish(o *options, v string) error {
 		return fmt.Errorf("reading --publish: %w", err)
 	}
 	o.publish = append(o.publish, p)
+	return nil
+}
+
+// addDomain leaves the check of the entry to the library, which names it.
+func addDomain(o *options, v string) error {
+	if v == "" {
+		return errors.New("reading --allow-domain: the value is empty; name a host, such as registry.npmjs.org or *.github.com:443")
+	}
+	o.allowDomains = append(o.allowDomains, v)
+	return nil
+}
+
+// setAskTimeout takes seconds, or a time with units.
+func setAskTimeout(o *options, v string) error {
+	d, err := time.ParseDuration(v)
+	if seconds, e := strconv.ParseUint(v, 10, 16); e == nil {
+		d, err = time.Duration(seconds)*time.Second, nil
+	}
+	if err != nil || d < time.Second || d > 24*time.Hour {
+		return fmt.Errorf("reading --ask-timeout: %q is not a time from 1s to 24h, such as 90s or 5m", v)
+	}
+	o.askTimeout = d
 	return nil
 }
 
@@ -221,6 +258,9 @@ func attached(word, name string) (string, bool) {
 }
 
 func (o *options) check() error {
+	if o.askTimeout != 0 && !o.ask {
+		return errors.New("reading --ask-timeout: it needs --ask")
+	}
 	if o.help || o.version || o.subcommand != "" || o.script != "" || len(o.args) > 0 {
 		return nil
 	}

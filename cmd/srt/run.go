@@ -21,6 +21,9 @@ func runCommand(o *options, m *messages) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := o.log.claim(o.controlFD); err != nil {
+		return 0, err
+	}
 	// The sandbox's first process boots while the settings are read.
 	prepared := srt.Prepare(os.Stdin, os.Stdout, os.Stderr, o.newSession)
 	defer prepared.Close()
@@ -31,21 +34,13 @@ func runCommand(o *options, m *messages) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	cfg, protected, err := loadSettings(o, m)
-	if err != nil {
-		return 0, err
-	}
-	sb, err := srt.New(ctx, cfg, srt.WithLogger(m.logger()), srt.WithWarnings(m.warn), srt.WithProtectedFiles(protected...), srt.WithPrepared(prepared))
+	sb, asker, err := newSandbox(ctx, o, m, prepared)
 	if err != nil {
 		return 0, err
 	}
 	defer sb.Close()
 	cmd := newCommand(ctx, sb, o)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.NewSession, cmd.NullFD, cmd.Trace, cmd.Publish = o.newSession, o.controlFD, o.trace, o.publish
-	if o.limits != (config.Limits{}) {
-		cmd.Limits = &o.limits
-	}
+	asker.attach(cmd)
 	lost := make(chan error, 1)
 	channel.follow(sb, func(err error) { lost <- err; endByControl(cmd) })
 	if err := cmd.Start(); err != nil {
@@ -63,16 +58,48 @@ func runCommand(o *options, m *messages) (int, error) {
 	}
 }
 
-// newCommand turns the positional words into a command.
+// newSandbox makes the sandbox that the settings and the options ask for. The
+// asker is nil where nobody is asked.
+func newSandbox(ctx context.Context, o *options, m *messages, prepared *srt.Prepared) (*srt.Sandbox, *asker, error) {
+	cfg, protected, err := loadSettings(o, m)
+	if err != nil {
+		return nil, nil, err
+	}
+	log, err := o.log.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	all := []srt.Option{srt.WithLogger(m.logger()), srt.WithWarnings(m.warn), srt.WithProtectedFiles(protected...), srt.WithPrepared(prepared)}
+	if log != nil { // it is open until the process ends
+		all = append(all, srt.WithAccessLog(log), srt.WithProtectedFiles(protectedLog(log)...))
+	}
+	asker := newAsker(o, m)
+	if asker != nil {
+		all = append(all, srt.WithAsk(srt.CoalesceAsk(asker.ask)))
+	}
+	sb, err := srt.New(ctx, cfg, all...)
+	return sb, asker, err
+}
+
+// newCommand turns the positional words into a command with what the options say
+// of it.
 func newCommand(ctx context.Context, sb *srt.Sandbox, o *options) *srt.Cmd {
+	var cmd *srt.Cmd
 	switch {
 	case o.script != "":
-		return sb.Shell(ctx, o.script, o.args...)
+		cmd = sb.Shell(ctx, o.script, o.args...)
 	case isCommandLine(o.args):
-		return sb.Shell(ctx, o.args[0])
+		cmd = sb.Shell(ctx, o.args[0])
 	default:
-		return sb.Command(ctx, o.args[0], o.args[1:]...)
+		cmd = sb.Command(ctx, o.args[0], o.args[1:]...)
 	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.NewSession, cmd.NullFD, cmd.Trace = o.newSession, o.controlFD, o.trace
+	cmd.AllowDomains, cmd.Publish = o.allowDomains, o.publish
+	if o.limits != (config.Limits{}) {
+		cmd.Limits = &o.limits
+	}
+	return cmd
 }
 
 // isCommandLine reports whether the only argument is a whole command line: it

@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 		"survey":     survey,
 		"posix":      posix,
 		"peer":       peerClient,
+		"goon":       goOn,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -17,6 +18,9 @@ import (
 
 // ErrUnsupported says that this system has no launcher.
 var ErrUnsupported = errors.New("this operating system has no sandbox launcher yet")
+
+// ErrNoTerminal says that this process has no controlling terminal.
+var ErrNoTerminal = errors.New("there is no controlling terminal")
 
 // Launcher starts sandboxes of one kind.
 type Launcher interface {
@@ -116,6 +120,10 @@ type Sandbox interface {
 	Wait() (Status, error)
 	// Signal reaches the command and the processes of its group.
 	Signal(os.Signal) error
+	// Converse stops the command, takes the controlling terminal that it may have,
+	// calls f with it, and gives both back. The error is that of f, or says why f
+	// was not called, or why what it did cannot be relied on.
+	Converse(ctx context.Context, f func(context.Context, io.ReadWriter) error) error
 	// Kill ends every process of the sandbox at once.
 	Kill()
 	// Close ends what still runs and releases everything.

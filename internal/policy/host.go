@@ -115,15 +115,19 @@ func (h *Hosts) Decide(host string, port int, perCommand *hostname.Set) HostDeci
 		}
 	}
 	d := HostDecision{Host: canonical, Reason: ReasonNotAllowed}
-	if !h.strict {
-		if i, ok := perCommand.Match(canonical, port); ok {
-			return HostDecision{Verdict: Allow, Host: canonical, Rule: Rule{Setting: "the command's own list", Entry: perCommand.Pattern(i).String()}}
-		}
-		d.Verdict = Ask
-	}
 	d.Rule = Rule{Setting: "network.allowedDomains", Cure: fmt.Sprintf("add %q to network.allowedDomains", entryFor(canonical))}
 	if isLoopback(canonical) && port > 0 {
 		d.Rule.Cure = fmt.Sprintf("add %d to network.allowHostPorts", port)
+	}
+	i, own := perCommand.Match(canonical, port)
+	switch {
+	case h.strict && own:
+		d.Rule.Cure += ", or unset network.strictAllowlist, which switches the command's own list off"
+	case !h.strict:
+		if own {
+			return HostDecision{Verdict: Allow, Host: canonical, Rule: Rule{Setting: "the command's own list", Entry: perCommand.Pattern(i).String()}}
+		}
+		d.Verdict = Ask
 	}
 	return d
 }
@@ -179,15 +183,23 @@ func (h *Hosts) DecideName(host string, perCommand *hostname.Set) HostDecision {
 	return d
 }
 
-// LoopbackPorts returns the ports of this machine's loopback that the allow list
-// names as localhost or as an address, and those of network.allowHostPorts.
-func (h *Hosts) LoopbackPorts() []int {
+// LoopbackPorts returns the ports of this machine's loopback that the allow list,
+// or that of a command, names as localhost or as an address, and those of
+// network.allowHostPorts.
+func (h *Hosts) LoopbackPorts(perCommand *hostname.Set) []int {
 	if h == nil {
 		return nil
 	}
-	ports := h.allow.PortsOf("localhost")
-	for _, address := range loopbackAddresses {
-		ports = append(ports, h.allow.PortsOf(address)...)
+	lists := []*hostname.Set{h.allow}
+	if !h.strict {
+		lists = append(lists, perCommand)
+	}
+	var ports []int
+	for _, list := range lists {
+		ports = append(ports, list.PortsOf("localhost")...)
+		for _, address := range loopbackAddresses {
+			ports = append(ports, list.PortsOf(address)...)
+		}
 	}
 	ports = slices.AppendSeq(ports, maps.Keys(h.loopback))
 	slices.Sort(ports)

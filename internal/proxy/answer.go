@@ -51,21 +51,25 @@ func (c *client) answer(a answer) {
 
 // refused is the answer to a destination that the policy does not allow. The
 // reason stands in the phrase of a CONNECT, where clients show it, and in the
-// second line of the body.
+// body, whose last line says what would allow it.
 func refused(r *refusal, connect bool) answer {
 	reason := phrase(r.reason)
 	a := answer{status: "403 Forbidden", tag: tagRuntime, close: connect}
+	cure := ""
+	if r.rule.Cure != "" {
+		cure = "To allow it: " + phrase(r.rule.Cure) + "\n"
+	}
 	switch r.kind {
 	case byLists:
 		a.tag = tagList
-		a.body = "Connection blocked by network allowlist\n" + reason + "\n"
+		a.body = "Connection blocked by network allowlist\n" + reason + "\n" + cure
 	case byAddress:
-		a.body = "Connection to " + r.host + " blocked: " + reason + "\n"
+		a.body = "Connection to " + r.host + " blocked: " + reason + "\n" + cure
 	case byOpacity:
-		a.body = reason + "\n"
+		a.body = reason + "\n" + cure
 		return a
 	case byMismatch:
-		a.status, a.body = "421 Misdirected Request", reason+"\n"
+		a.status, a.body = "421 Misdirected Request", reason+"\n"+cure
 		return a
 	}
 	if connect {

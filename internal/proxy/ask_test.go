@@ -118,7 +118,8 @@ func TestLeavingDuringDial(t *testing.T) {
 	}
 }
 
-// network 43–48
+// network 43, 44, 45, 46, 47: what a callback may answer and do. Its argument is the
+// canonical host, the spelling of the client is beside it.
 func TestAsk(t *testing.T) {
 	port := server(t, func(c *net.TCPConn) { _, _ = io.WriteString(c, "up") })
 	var questions atomic.Int32

@@ -32,11 +32,13 @@ func (c *client) connect(h *head) {
 // tunnel tells the client that its tunnel stands, and copies.
 func (c *client) tunnel(up *leg, success string, early []byte) {
 	defer c.v.release(up.raw)
+	var sent, received int64
+	defer func() { up.attempt.ended(up, sent, received) }()
 	c.dropBuffers()
 	if _, err := io.WriteString(c.conn, success); err != nil {
 		return
 	}
-	c.s.relay(c.conn, up.Conn, early, up.ahead)
+	sent, received = c.s.relay(c.conn, up.Conn, early, up.ahead)
 }
 
 // reach does what reachNow does on a stack of its own: it needs a deep one, which
@@ -54,20 +56,29 @@ func (c *client) reach(q wish) (up *leg, early []byte, err error) {
 
 // reachNow decides about a tunnel and opens it. What the lists refuse is answered
 // at once. Everything else takes time, in which the client is watched: early
-// are the bytes that it sent meanwhile, and when it leaves nothing is dialed.
+// are the bytes that it sent meanwhile, and when it leaves nothing is dialed. What
+// is not reached is reported here, the rest by tunnel.
 func (c *client) reachNow(q wish) (up *leg, early []byte, err error) {
 	q.lists = c.s.hosts.Load()
 	d := c.s.consult(q)
-	defer func() { c.s.report(q, d, err) }()
+	a := c.s.newAttempt(q, d)
+	defer func() {
+		switch {
+		case err != nil:
+			a.failed(err)
+		case up != nil: // it is when something panics
+			up.attempt = a
+		}
+	}()
 	if q.protocol != protocolConnect && c.s.o.RefuseOpaqueTunnels {
 		return nil, nil, c.s.refuseOpaque(q, d) // whatever the destination is
 	}
 	if d.Verdict == policy.Deny {
-		_, err = c.s.settle(c.v.ctx, q, d)
+		_, err = c.s.settle(c.v.ctx, q, &a.d)
 		return nil, nil, err
 	}
 	ctx, stop := c.watch(true)
-	t, err := c.s.settle(ctx, q, d)
+	t, err := c.s.settle(ctx, q, &a.d)
 	if err == nil && c.s.o.RefuseOpaqueTunnels {
 		err = c.s.refuseOpaque(q, d)
 	}

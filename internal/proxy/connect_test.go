@@ -111,9 +111,9 @@ func TestConnectRefusal(t *testing.T) {
 		n.DeniedDomainReasons = map[string]string{"github.com": "café <b> no", "blank.test": "\u200b"}
 	}})
 	got := r.exchange(connectTo("Off.Test.:443"))
-	want := "HTTP/1.1 403 host is not on the allow list\r\nContent-Type: text/plain\r\nX-Proxy-Error: blocked-by-allowlist\r\nContent-Length: 67\r\nConnection: close\r\n\r\n" +
-		"Connection blocked by network allowlist\nhost is not on the allow list\n"
-	if strings.ReplaceAll(got, "Content-Length: 70", "Content-Length: 67") != want {
+	want := "HTTP/1.1 403 host is not on the allow list\r\nContent-Type: text/plain\r\nX-Proxy-Error: blocked-by-allowlist\r\nContent-Length: 124\r\nConnection: close\r\n\r\n" +
+		"Connection blocked by network allowlist\nhost is not on the allow list\nTo allow it: add \"off.test\" to network.allowedDomains\n"
+	if got != want {
 		t.Errorf("%q", got)
 	}
 	r.mu.Lock()

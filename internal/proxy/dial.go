@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/srt-sandbox/srt/internal/policy"
@@ -21,6 +22,10 @@ type leg struct {
 	raw net.Conn
 	// ahead are bytes of the tunnel that came with an upstream proxy's answer.
 	ahead []byte
+	// attempt is told the end of a tunnel; sent and received count what goes
+	// through Read and Write.
+	attempt        *attempt
+	sent, received atomic.Int64
 }
 
 func newLeg(conn net.Conn) *leg { return &leg{Conn: conn, raw: conn} }

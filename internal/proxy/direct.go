@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/srt-sandbox/srt/internal/policy"
 )
@@ -16,6 +19,9 @@ type Direct struct {
 	who   Invocation
 	names *nameTable
 	told  *told
+	// grants are connections that a person has allowed and that are about to be
+	// made: who was asked before a connection is not asked again by its arrival.
+	grants grants
 }
 
 // NewDirect returns the direct way out for one command.
@@ -51,13 +57,22 @@ func withHost(q wish, host string) wish {
 // a person is asked.
 func (d *Direct) Judge(ctx context.Context, to netip.AddrPort) bool {
 	q := d.wish(to)
-	decision := d.s.consult(q)
-	if decision.Verdict == policy.Allow {
-		return true
+	a := d.s.newAttempt(q, d.s.consult(q))
+	switch {
+	case a.d.Verdict == policy.Allow:
+		return true // reported when the connection ends
+	case a.d.Verdict == policy.Ask && d.grants.holds(to):
+		return true // a program that calls connect(2) again for the same connection
 	}
-	_, err := d.s.settle(ctx, q, decision)
-	d.s.report(q, decision, err)
-	return err == nil
+	asked := a.d.Verdict == policy.Ask
+	if _, err := d.s.settle(ctx, q, &a.d); err != nil {
+		a.failed(err)
+		return false
+	}
+	if asked {
+		d.grants.add(to)
+	}
+	return true
 }
 
 // Serve accepts connections on a listener whose address is the one that the
@@ -72,7 +87,9 @@ func (d *Direct) Serve(ln net.Listener) error {
 		c := newClient(v, conn, d.who)
 		c.r, c.w = d.s.reader(&c.in), d.s.writer(conn)
 		defer c.dropBuffers()
-		up, early, err := c.reach(d.wish(to.AddrPort()))
+		q := d.wish(to.AddrPort())
+		q.granted = d.s.consult(q).Verdict == policy.Ask && d.grants.take(to.AddrPort())
+		up, early, err := c.reach(q)
 		if err != nil {
 			reset(conn)
 			return
@@ -89,5 +106,66 @@ func reset(conn net.Conn) {
 	conn.Close()
 }
 
-// LoopbackPorts returns the ports of this machine's loopback that the allow list names.
-func (s *Session) LoopbackPorts() []int { return s.hosts.Load().LoopbackPorts() }
+// LoopbackPorts returns the ports of this machine's loopback that the lists which
+// hold for the command name.
+func (d *Direct) LoopbackPorts() []int { return d.s.hosts.Load().LoopbackPorts(d.who.AllowDomains) }
+
+// grants counts allowed connections by their address until they are used.
+type grants struct {
+	mu   sync.Mutex
+	left map[netip.AddrPort][]time.Time // when each ends
+}
+
+const (
+	maxGrants = 1024
+	// grantTime is long enough for a connection within this machine.
+	grantTime = 10 * time.Second
+)
+
+// add drops the grant where too many are unused; the connection then asks again.
+func (g *grants) add(to netip.AddrPort) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expire()
+	total := 0
+	for _, ends := range g.left {
+		total += len(ends)
+	}
+	if total >= maxGrants {
+		return
+	}
+	if g.left == nil {
+		g.left = map[netip.AddrPort][]time.Time{}
+	}
+	g.left[to] = append(g.left[to], time.Now().Add(grantTime))
+}
+
+func (g *grants) holds(to netip.AddrPort) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expire()
+	return len(g.left[to]) > 0
+}
+
+func (g *grants) take(to netip.AddrPort) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expire()
+	if len(g.left[to]) == 0 {
+		return false
+	}
+	g.left[to] = g.left[to][1:]
+	return true
+}
+
+func (g *grants) expire() {
+	now := time.Now()
+	for to, ends := range g.left {
+		ends = slices.DeleteFunc(ends, func(t time.Time) bool { return now.After(t) })
+		if len(ends) == 0 {
+			delete(g.left, to)
+		} else {
+			g.left[to] = ends
+		}
+	}
+}

@@ -22,6 +22,7 @@ type exchange struct {
 	body    *body
 	uri     uri
 	target  target
+	attempt *attempt
 
 	up        *leg
 	r         *bufio.Reader
@@ -75,6 +76,8 @@ func (x *exchange) open(q wish) error {
 		return errClientLeft
 	}
 	x.r, x.w = x.s.reader(x.up), x.s.writer(x.up)
+	x.up.sent.Store(0) // what was said to an upstream proxy
+	x.up.received.Store(0)
 	return nil
 }
 
@@ -83,6 +86,7 @@ func (x *exchange) open(q wish) error {
 func (x *exchange) run() bool {
 	defer func() {
 		x.c.v.release(x.up.raw)
+		x.attempt.ended(x.up, x.up.sent.Load(), x.up.received.Load())
 		x.s.freeReader(x.r)
 		x.s.freeWriter(x.w)
 	}()

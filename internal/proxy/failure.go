@@ -15,13 +15,13 @@ import (
 // upstream proxy said are not the command's business. A nil error adds nothing.
 func badGateway(err error) answer {
 	a := answer{status: "502 Bad Gateway", body: "Bad Gateway\n"}
-	if text := explain(err); text != "" {
+	if text := explainFailure(err); text != "" {
 		a.body += text + "\n"
 	}
 	return a
 }
 
-func explain(err error) string {
+func explainFailure(err error) string {
 	var hop *hopError
 	var unknown *net.DNSError
 	var certificate *tls.CertificateVerificationError

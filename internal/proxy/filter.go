@@ -19,6 +19,8 @@ type wish struct {
 	port     int
 	who      Invocation
 	lists    *lists // that judge and route it; nil for those in force
+	plain    bool   // an http URI, which an upstream proxy takes as it is
+	granted  bool   // a person has allowed this very connection
 }
 
 // listsFor returns what a wish is judged and routed by.
@@ -35,8 +37,10 @@ const (
 	protocolConnect protocol = "connect"
 	protocolHTTP    protocol = "http"
 	protocolSOCKS   protocol = "socks"
-	// protocolDirect is a connection that a program made without a proxy.
-	protocolDirect protocol = "direct"
+	// protocolDirect is a connection that a program made without a proxy, and
+	// protocolNames a name lookup of such a program.
+	protocolDirect protocol = "transparent"
+	protocolNames  protocol = "dns"
 )
 
 // target is a destination that the policy allows.
@@ -70,55 +74,37 @@ func (r *refusal) Error() string { return r.reason }
 // errClientLeft means that nobody waits for an answer any more.
 var errClientLeft = errors.New("the client left")
 
-// consult asks the lists. The verdict is Ask only when somebody can be asked.
+// consult asks the lists. The verdict is Ask only when somebody can be asked and
+// has not been asked yet.
 func (s *Session) consult(q wish) policy.HostDecision {
 	d := s.listsFor(q).Decide(q.host, q.port, q.who.AllowDomains)
-	if d.Verdict == policy.Ask && s.o.Ask == nil {
+	switch {
+	case d.Verdict != policy.Ask:
+	case s.o.Ask == nil:
 		d.Verdict = policy.Deny
+	case q.granted:
+		d = policy.HostDecision{Verdict: policy.Allow, Host: d.Host, Rule: answerRule(d)}
 	}
 	return d
 }
 
 // settle turns a decision into a target or a refusal, and asks a person where
-// the lists leave it open.
-func (s *Session) settle(ctx context.Context, q wish, d policy.HostDecision) (target, error) {
+// the lists leave it open; d then becomes the answer.
+func (s *Session) settle(ctx context.Context, q wish, d *policy.HostDecision) (target, error) {
 	if d.Verdict == policy.Ask {
 		reason, allowed := s.ask(ctx, AskRequest{Host: d.Host, Port: q.port, Spelling: q.host, Command: q.who.Command, CommandID: q.who.ID})
 		if ctx.Err() != nil {
 			return target{}, errClientLeft // whatever the answer was
 		}
-		d.Verdict, d.Reason = policy.Deny, reason
+		d.Verdict, d.Reason, d.Rule = policy.Deny, reason, answerRule(*d)
 		if allowed {
-			d.Verdict = policy.Allow
+			d.Verdict, d.Reason = policy.Allow, ""
 		}
 	}
 	if d.Verdict == policy.Allow {
 		return target{d.Host, q.port}, nil
 	}
 	return target{}, s.refuse(q, refusal{kind: byLists, host: d.Host, reason: d.Reason, rule: d.Rule})
-}
-
-func (s *Session) ask(ctx context.Context, q AskRequest) (string, bool) {
-	a, err := s.safeAsk(ctx, q)
-	if err != nil {
-		s.o.Logger.Warn("asking for permission", "host", q.Host, "error", err)
-		return "permission prompt failed", false
-	}
-	reason := violation.Truncate(violation.Sanitize(a.Reason), maxReason)
-	if reason == "" {
-		reason = "user denied"
-	}
-	return reason, a.Allow
-}
-
-// safeAsk turns a panic of the callback into a refusal.
-func (s *Session) safeAsk(ctx context.Context, q AskRequest) (a AskDecision, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			a, err = AskDecision{}, fmt.Errorf("the permission callback panicked: %v", p)
-		}
-	}()
-	return s.o.Ask(ctx, q)
 }
 
 // refuse records one refusal under the canonical host.
@@ -164,33 +150,4 @@ func (s *Session) event(q wish, r refusal) violation.Event {
 		e.Spelling = q.host
 	}
 	return e
-}
-
-// Access is the outcome of one attempt to reach a destination.
-type Access struct {
-	Time time.Time
-	// Protocol is "connect", "http", "socks", or "direct" without a proxy.
-	Protocol string
-	// Host is canonical, or what the client wrote where that is no host.
-	Host string
-	Port int
-	// Allowed says that the policy lets the command reach the destination; Err is
-	// why it was not reached all the same, or what the policy has against it.
-	Allowed bool
-	Err     error
-	// Command and CommandID are the command that asked.
-	Command, CommandID string
-}
-
-// report tells the access log how an attempt ended.
-func (s *Session) report(q wish, d policy.HostDecision, err error) {
-	var no *refusal
-	a := Access{
-		Time: time.Now(), Protocol: string(q.protocol), Host: d.Host, Port: q.port, Err: err, Command: q.who.Command, CommandID: q.who.ID,
-		Allowed: err == nil || !errors.As(err, &no) && !errors.Is(err, errClientLeft),
-	}
-	if a.Host == "" {
-		a.Host = violation.Truncate(violation.Sanitize(q.host), 255)
-	}
-	s.o.Access(a)
 }

@@ -137,12 +137,17 @@ func (c *client) forward(h *head, b *body) bool {
 	return x.run()
 }
 
-// reach decides about the request and opens a connection for it.
+// reach decides about the request and opens a connection for it. What is not
+// reached is reported here, the rest by run.
 func (x *exchange) reach() (err error) {
-	q := wish{protocol: protocolHTTP, host: x.uri.host, port: x.uri.port, who: x.c.who, lists: x.s.hosts.Load()}
-	d := x.s.consult(q)
-	defer func() { x.s.report(q, d, err) }()
-	if x.target, err = x.c.settleRequest(q, d); err != nil {
+	q := wish{protocol: protocolHTTP, host: x.uri.host, port: x.uri.port, who: x.c.who, plain: x.uri.scheme == "http", lists: x.s.hosts.Load()}
+	x.attempt = x.s.newAttempt(q, x.s.consult(q))
+	defer func() {
+		if err != nil {
+			x.attempt.failed(err)
+		}
+	}()
+	if x.target, err = x.c.settleRequest(q, &x.attempt.d); err != nil {
 		return err
 	}
 	if err = x.checkAgainst(q); err != nil {
@@ -156,7 +161,7 @@ func (x *exchange) reach() (err error) {
 
 // settleRequest watches the client only while a person is asked. Otherwise the
 // end of its input may be the end of its last request, whose answer it awaits.
-func (c *client) settleRequest(q wish, d policy.HostDecision) (target, error) {
+func (c *client) settleRequest(q wish, d *policy.HostDecision) (target, error) {
 	if d.Verdict != policy.Ask {
 		return c.s.settle(c.v.ctx, q, d)
 	}

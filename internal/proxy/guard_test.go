@@ -21,7 +21,7 @@ func TestResolvedAddresses(t *testing.T) {
 	})
 	got := r.exchange(connectTo("Rebind.X.TEST.:" + port))
 	if status(got) != "HTTP/1.1 403 resolved to a loopback address" || !strings.Contains(got, "X-Proxy-Error: blocked-by-sandbox-runtime\r\n") ||
-		!strings.HasSuffix(got, "\r\n\r\nConnection to rebind.x.test blocked: resolved to a loopback address\n") || strings.Contains(got, "127.") {
+		!strings.HasSuffix(got, "\r\n\r\nConnection to rebind.x.test blocked: resolved to a loopback address\nTo allow it: add the address itself to network.allowedDomains\n") || strings.Contains(got, "127.") {
 		t.Errorf("%q", got)
 	}
 	line := "deny network-outbound rebind.x.test:" + port + " (resolved to a loopback address)"
@@ -29,7 +29,7 @@ func TestResolvedAddresses(t *testing.T) {
 		t.Errorf("recorded %q", got)
 	}
 	got = r.exchange("GET http://rebind.x.test:" + port + "/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-	if status(got) != "HTTP/1.1 403 Forbidden" || !strings.HasSuffix(got, "Connection to rebind.x.test blocked: resolved to a loopback address\n") || r.lines() != line {
+	if status(got) != "HTTP/1.1 403 Forbidden" || !strings.HasSuffix(got, "Connection to rebind.x.test blocked: resolved to a loopback address\nTo allow it: add the address itself to network.allowedDomains\n") || r.lines() != line {
 		t.Errorf("%q", got)
 	}
 	if got := r.exchange(socksConnect("rebind.x.test", port)); got != "\x05\x00"+string(socksReply(socksRuleset)) || r.lines() != line {

@@ -146,26 +146,36 @@ func (d *Direct) answerQuery(query []byte) []byte {
 	}
 	reply := dnsmessage.Header{ID: h.ID, Response: true, OpCode: h.OpCode, RecursionDesired: h.RecursionDesired, RecursionAvailable: true}
 	var address netip.Addr
-	name, known := "", false
+	explanation := ""
 	switch {
 	case h.OpCode != 0 || q.Class != dnsmessage.ClassINET:
 		reply.RCode = dnsmessage.RCodeNotImplemented
 	default:
-		if name, known = d.lookup(strings.TrimSuffix(q.Name.String(), ".")); !known {
+		if decision, known := d.lookup(strings.TrimSuffix(q.Name.String(), ".")); !known {
 			reply.RCode = dnsmessage.RCodeRefused
-		} else if address, known = d.names.address(name); !known {
+			explanation = explain(decision)
+		} else if address, known = d.names.address(decision.Host); !known {
 			reply.RCode = dnsmessage.RCodeServerFailure
 		}
 	}
-	return buildReply(reply, q, address)
+	if !hasOptions(&p) {
+		explanation = ""
+	}
+	return buildReply(reply, q, address, explanation)
 }
 
 // lookup decides whether a name exists inside: only what the policy may allow does.
-func (d *Direct) lookup(name string) (canonical string, ok bool) {
-	decision := d.s.hosts.Load().DecideName(name, d.who.AllowDomains)
+func (d *Direct) lookup(name string) (decision policy.HostDecision, ok bool) {
+	decision = d.s.hosts.Load().DecideName(name, d.who.AllowDomains)
+	a := d.s.newAttempt(wish{protocol: protocolNames, host: name, who: d.who}, decision)
 	if decision.Verdict == policy.Allow || decision.Verdict == policy.Ask && d.s.o.Ask != nil {
-		return decision.Host, true
+		if decision.Verdict == policy.Ask {
+			a.d.Rule = policy.Rule{Setting: "the connection is asked about"}
+		}
+		a.report(nil, nil, 0, 0)
+		return decision, true
 	}
+	a.failed(&refusal{kind: byLists, host: decision.Host, reason: decision.Reason, rule: decision.Rule})
 	shown := decision.Host
 	if shown == "" {
 		shown = violation.Truncate(violation.Sanitize(name), 255)
@@ -176,11 +186,12 @@ func (d *Direct) lookup(name string) (canonical string, ok bool) {
 			Rule: decision.Rule.String(), Setting: decision.Rule.Cure, Command: d.who.Command, CommandID: d.who.ID,
 		})
 	}
-	return "", false
+	return decision, false
 }
 
 // buildReply answers address queries of IPv4 and has nothing of any other kind.
-func buildReply(h dnsmessage.Header, q dnsmessage.Question, address netip.Addr) []byte {
+// An explanation goes to clients that know EDNS.
+func buildReply(h dnsmessage.Header, q dnsmessage.Question, address netip.Addr, explanation string) []byte {
 	b := dnsmessage.NewBuilder(nil, h)
 	b.EnableCompression()
 	if b.StartQuestions() != nil || b.Question(q) != nil || b.StartAnswers() != nil {
@@ -192,9 +203,61 @@ func buildReply(h dnsmessage.Header, q dnsmessage.Question, address netip.Addr) 
 			return nil
 		}
 	}
+	if explanation != "" && !addExplanation(&b, explanation) {
+		return nil
+	}
 	reply, err := b.Finish()
 	if err != nil {
 		return nil
 	}
 	return reply
+}
+
+// Extended DNS errors, RFC 8914: what tools such as dig show beside the code.
+const (
+	optionExplanation  = 15
+	explanationBlocked = 15
+	maxExplanation     = 150
+)
+
+// explain says in one line why a name does not exist inside, and what would
+// allow it.
+func explain(d policy.HostDecision) string {
+	text := d.Reason
+	if d.Rule.Cure != "" {
+		text += "; to allow it: " + d.Rule.Cure
+	}
+	return violation.Truncate(phrase(text), maxExplanation)
+}
+
+// hasOptions reports whether the query, of which the question was read, ends
+// with an OPT record, RFC 6891.
+func hasOptions(p *dnsmessage.Parser) bool {
+	if p.SkipAllQuestions() != nil || p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
+		return false
+	}
+	for {
+		h, err := p.AdditionalHeader()
+		if err != nil {
+			return false
+		}
+		if h.Type == dnsmessage.TypeOPT {
+			return true
+		}
+		if p.SkipAdditional() != nil {
+			return false
+		}
+	}
+}
+
+func addExplanation(b *dnsmessage.Builder, text string) bool {
+	if b.StartAdditionals() != nil {
+		return false
+	}
+	var h dnsmessage.ResourceHeader
+	if h.SetEDNS0(maxQuery, dnsmessage.RCodeSuccess, false) != nil {
+		return false
+	}
+	data := append(binary.BigEndian.AppendUint16(nil, explanationBlocked), text...)
+	return b.OPTResource(h, dnsmessage.OPTResource{Options: []dnsmessage.Option{{Code: optionExplanation, Data: data}}}) == nil
 }

@@ -9,21 +9,27 @@ import (
 // relay copies both ways until both directions ended. Each direction ends on
 // its own: the end of one is passed on, and the other goes on. early are bytes
 // of the client and ahead bytes of the upstream that were read before. Copies
-// between two TCP connections stay in the kernel, so nothing wraps them.
-func (s *Session) relay(client, upstream net.Conn, early, ahead []byte) {
+// between two TCP connections stay in the kernel, so nothing wraps them. It
+// returns how many bytes went to the upstream and how many came from it.
+func (s *Session) relay(client, upstream net.Conn, early, ahead []byte) (sent, received int64) {
 	var other sync.WaitGroup
-	other.Go(func() { s.copyOneWay(upstream, client, early) })
-	s.copyOneWay(client, upstream, ahead)
+	other.Go(func() { sent = s.copyOneWay(upstream, client, early) })
+	received = s.copyOneWay(client, upstream, ahead)
 	other.Wait()
+	return sent, received
 }
 
-func (s *Session) copyOneWay(to, from net.Conn, first []byte) {
+func (s *Session) copyOneWay(to, from net.Conn, first []byte) (copied int64) {
 	var err error
 	if len(first) > 0 {
-		_, err = to.Write(first)
+		var n int
+		n, err = to.Write(first)
+		copied = int64(n)
 	}
 	if err == nil {
-		_, err = s.pipes.copyConn(to, from)
+		var n int64
+		n, err = s.pipes.copyConn(to, from)
+		copied += n
 	}
 	closeWrite(to)
 	if err != nil {
@@ -33,6 +39,7 @@ func (s *Session) copyOneWay(to, from net.Conn, first []byte) {
 		_ = from.SetDeadline(soon)
 		_ = to.SetDeadline(soon)
 	}
+	return copied
 }
 
 // closeWrite ends one direction of a connection that can do that.

@@ -93,7 +93,9 @@ func (x *exchange) switchProtocols(h *head) outcome {
 	ahead, _ := x.r.Peek(x.r.Buffered())
 	early := x.c.takeBuffered()
 	x.c.dropBuffers()
-	x.s.relay(x.c.conn, x.up.Conn, early, ahead)
+	sent, received := x.s.relay(x.c.conn, x.up.Conn, early, ahead)
+	x.up.sent.Add(sent)
+	x.up.received.Add(received - int64(len(ahead))) // those were counted when they were read
 	return switched
 }
 

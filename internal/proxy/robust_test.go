@@ -228,27 +228,63 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A callback that ignores its context does not hold up the end.
+// network 144: a callback that ignores its context holds up neither the end nor
+// its client, and its answer is dropped.
 func TestCloseWithStubbornCallback(t *testing.T) {
-	asked, release := make(chan struct{}), make(chan struct{})
-	s := New(hostLists(t, setup{}), Options{Ask: func(context.Context, AskRequest) (AskDecision, error) {
-		close(asked)
-		<-release
-		return AskDecision{Allow: true}, nil
+	asked, release, done := make(chan struct{}, 2), make(chan struct{}), make(chan struct{}, 2)
+	r := newRig(t, setup{options: func(o *Options) {
+		o.Ask = func(context.Context, AskRequest) (AskDecision, error) {
+			asked <- struct{}{}
+			<-release
+			done <- struct{}{}
+			return AskDecision{Allow: true}, nil
+		}
+		o.Dial = func(context.Context, string) (net.Conn, error) {
+			t.Error("dialed for a client that left")
+			return nil, errors.New("no")
+		}
 	}})
-	s.waits.close = 50 * time.Millisecond
-	ln, _ := net.Listen("tcp", "127.0.0.1:0")
-	served := make(chan error)
-	go func() { served <- s.Serve(ln, Invocation{}) }()
-	r := &rig{t: t, addr: ln.Addr().String()}
-	conn := r.dial()
-	_, _ = io.WriteString(conn, connectTo("off.test:1"))
-	<-asked
-	if err := s.Close(); err == nil {
-		t.Error("nothing was said about the connection that did not end")
+	for range 2 {
+		conn := r.dial()
+		_, _ = io.WriteString(conn, connectTo("off.test:1"))
+		<-asked
+		conn.Close()
+	}
+	eventually(t, "giving the connections up", func() bool { return len(r.s.slots) == 0 })
+	start := time.Now()
+	if err := r.s.Close(); err != nil || time.Since(start) > time.Second {
+		t.Errorf("%v after %v", err, time.Since(start))
 	}
 	close(release)
-	<-served
+	<-done
+	<-done
+}
+
+// Questions that nobody answers are bounded, however many clients leave.
+func TestManyQuestions(t *testing.T) {
+	release := make(chan struct{})
+	var n atomic.Int32
+	r := newRig(t, setup{options: func(o *Options) {
+		o.Ask = func(context.Context, AskRequest) (AskDecision, error) {
+			n.Add(1)
+			<-release
+			return AskDecision{}, nil
+		}
+	}})
+	r.s.questions = make(chan struct{}, 2)
+	for range 2 {
+		conn := r.dial()
+		_, _ = io.WriteString(conn, connectTo("off.test:1"))
+	}
+	eventually(t, "two questions", func() bool { return n.Load() == 2 })
+	if got := status(r.exchange(connectTo("off.test:1"))); got != "HTTP/1.1 403 permission prompt failed" {
+		t.Errorf("%q", got)
+	}
+	close(release)
+	eventually(t, "the end of the questions", func() bool { return len(r.s.questions) == 0 })
+	if n.Load() != 2 {
+		t.Errorf("%d questions", n.Load())
+	}
 }
 
 // Upstreams and clients that break off, at every byte of an exchange.

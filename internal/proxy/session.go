@@ -35,22 +35,6 @@ type Invocation struct {
 	Token string
 }
 
-// AskRequest is a destination that no list decided about.
-type AskRequest struct {
-	Host string // canonical
-	Port int
-	// Spelling is the host as the client wrote it.
-	Spelling string
-	// Command and CommandID are the command that wants to connect.
-	Command, CommandID string
-}
-
-// AskDecision answers an AskRequest. The zero value denies.
-type AskDecision struct {
-	Allow  bool
-	Reason string
-}
-
 // Options configure a Session; the zero value of each field has a default.
 type Options struct {
 	// Ask decides about destinations that no list decides about; by default they
@@ -58,7 +42,8 @@ type Options struct {
 	Ask func(context.Context, AskRequest) (AskDecision, error)
 	// Record receives each refusal.
 	Record func(violation.Event)
-	// Access receives the outcome of each attempt to reach a destination.
+	// Access receives each decision about a destination, when it is refused or
+	// its connection has ended.
 	Access func(Access)
 	Logger *slog.Logger
 	// Warn receives what the person who runs the filter has to put right.
@@ -100,6 +85,8 @@ type Session struct {
 	stripped map[string]bool // folded names
 	waits    waits
 	slots    chan struct{}
+	// questions holds one element for each question that waits.
+	questions chan struct{}
 
 	readers, writers, buffers sync.Pool
 	pipes                     pipePool
@@ -142,7 +129,7 @@ func New(hosts *policy.Hosts, o Options) *Session {
 	if o.MaxConns <= 0 {
 		o.MaxConns = defaultMaxConns
 	}
-	s := &Session{o: o, stripped: map[string]bool{}, waits: defaultWaits(), slots: make(chan struct{}, o.MaxConns), services: map[*service]struct{}{}}
+	s := &Session{o: o, stripped: map[string]bool{}, waits: defaultWaits(), slots: make(chan struct{}, o.MaxConns), questions: make(chan struct{}, maxQuestions), services: map[*service]struct{}{}}
 	for _, name := range o.StripResponseHeaders {
 		s.stripped[foldName(name)] = true
 	}

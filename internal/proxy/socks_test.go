@@ -129,7 +129,7 @@ func TestRefuseOpaqueTunnels(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	got := r.exchange(connectTo("127.0.0.1:" + port))
-	if status(got) != "HTTP/1.1 403 Forbidden" || !strings.Contains(got, "X-Proxy-Error: blocked-by-sandbox-runtime\r\n") || !strings.HasSuffix(got, "\r\n\r\nthis proxy does not tunnel CONNECTs it cannot inspect\n") {
+	if status(got) != "HTTP/1.1 403 Forbidden" || !strings.Contains(got, "X-Proxy-Error: blocked-by-sandbox-runtime\r\n") || !strings.HasSuffix(got, "\r\n\r\nthis proxy does not tunnel CONNECTs it cannot inspect\nTo allow it: set network.refuseOpaqueTunnels to false\n") {
 		t.Errorf("%q", got)
 	}
 	r.mu.Lock()

@@ -37,8 +37,9 @@ func (c *client) refuseStranger() {
 	reason := strangerReason
 	if text, rule, denied := c.s.hosts.Load().Denied(canonical, port); denied {
 		q := wish{protocol: protocolSOCKS, host: host, port: port}
-		reason = c.s.refuse(q, refusal{kind: byLists, host: canonical, reason: text, rule: rule}).reason
-		c.s.report(q, policy.HostDecision{Host: canonical}, &refusal{reason: reason})
+		no := c.s.refuse(q, refusal{kind: byLists, host: canonical, reason: text, rule: rule})
+		reason = no.reason
+		c.s.newAttempt(q, policy.HostDecision{Host: canonical}).failed(no)
 	}
 	if port != sshPort {
 		c.write(socksReply(socksRuleset)...)

@@ -3,6 +3,7 @@ package linux
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"os"
 	"runtime"
@@ -101,6 +102,15 @@ func (b *bubblewrapSandbox) Wait() (launch.Status, error) { return b.process.Loa
 // Signal implements [launch.Sandbox].
 func (b *bubblewrapSandbox) Signal(s os.Signal) error { return b.process.Load().Signal(s) }
 
+// Converse implements [launch.Sandbox].
+func (b *bubblewrapSandbox) Converse(ctx context.Context, f func(context.Context, io.ReadWriter) error) error {
+	p := b.process.Load()
+	if p == nil {
+		return os.ErrProcessDone
+	}
+	return p.Converse(ctx, f)
+}
+
 // Kill implements [launch.Sandbox].
 func (b *bubblewrapSandbox) Kill() {
 	if p := b.process.Load(); p != nil {
@@ -154,7 +164,7 @@ func startBubblewrap(program string, words []string, s launch.Streams) (*process
 	}
 	v.pid, v.text, v.info = pid, d.keep(text), d.keep(info)
 	d.forget(control)
-	p := &process{pid: pid, newSession: s.NewSession, control: control, exited: make(chan struct{}), via: v}
+	p := &process{pid: pid, newSession: s.NewSession, control: control, exited: make(chan struct{}), via: v, talking: make(chan struct{}, 1), paused: make(chan bool, 8), questions: map[string]context.CancelFunc{}}
 	p.interactive = !s.NewSession && interactive(s.Stdio[0], s.Stdio[1])
 	go p.reap()
 	return p, nil

@@ -81,8 +81,11 @@ func (p *process) judge(body []byte) {
 	if !ok || p.request.Direct == nil {
 		return
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.mu.Lock()
+	p.questions[string(id)] = cancel
+	p.mu.Unlock()
 	go func() {
-		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		go func() {
 			select {
@@ -96,8 +99,20 @@ func (p *process) judge(body []byte) {
 		if p.request.Direct.Judge(ctx, netip.AddrPortFrom(address, port)) && !(address.IsLoopback() && nothingListens(int(port))) {
 			verdict = 1
 		}
+		p.mu.Lock()
+		delete(p.questions, string(id))
+		p.mu.Unlock()
 		_ = p.tell(inside.MessageVerdict, append(id, verdict))
 	}()
+}
+
+// unask ends a question whose asker is gone.
+func (p *process) unask(id []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cancel := p.questions[string(id)]; cancel != nil {
+		cancel()
+	}
 }
 
 // serveDirect takes a listener over that stands for a server outside.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -56,7 +57,14 @@ type process struct {
 	watched   *watched      // without the guard
 	exited    chan struct{} // closed when srt-init was reaped
 
+	// talking holds the one conversation that may be under way.
+	talking chan struct{}
+	paused  chan bool // srt-init's answers to MessagePause
+	endTalk atomic.Pointer[context.CancelCauseFunc]
+
 	mu        sync.Mutex
+	questions map[string]context.CancelFunc // of srt-init, by number
+	held      bool                          // the command is stopped for a conversation
 	gone      bool
 	started   bool               // the command may run
 	killed    bool               // srt-init was asked to end everything
@@ -87,7 +95,7 @@ func startInit(s launch.Streams, name string, sys *syscall.SysProcAttr) (*proces
 		unix.Close(fds[0])
 		return nil, err
 	}
-	p := &process{pid: pid, leader: pid, newSession: s.NewSession, control: fds[0], exited: make(chan struct{})}
+	p := &process{pid: pid, leader: pid, newSession: s.NewSession, control: fds[0], exited: make(chan struct{}), talking: make(chan struct{}, 1), paused: make(chan bool, 8), questions: map[string]context.CancelFunc{}}
 	p.interactive = !s.NewSession && interactive(s.Stdio[0], s.Stdio[1])
 	go p.reap()
 	return p, nil
@@ -233,7 +241,10 @@ func (p *process) Start() error {
 	p.mu.Lock()
 	p.started = true
 	p.mu.Unlock()
-	p.terminal = newTerminal(p)
+	t := newTerminal(p)
+	p.mu.Lock()
+	p.terminal = t
+	p.mu.Unlock()
 	if err := inside.SendMessage(p.control, inside.MessageGo, nil); err != nil {
 		p.terminal.release(launch.Status{})
 		return p.lost(context.Background(), err)
@@ -316,11 +327,17 @@ func (p *process) event(kind inside.MessageKind, body []byte, fds []int) {
 	switch kind {
 	case inside.MessageAsk:
 		p.judge(body)
+	case inside.MessageUnask:
+		p.unask(body)
 	case inside.MessageNote:
 		p.request.Note(string(body))
 	case inside.MessageStopped:
 		if len(body) == 2 {
 			p.stopped(syscall.Signal(body[0]), body[1] == 1)
+		}
+	case inside.MessagePaused:
+		if len(body) == 1 {
+			p.notePause(body[0] == 1)
 		}
 	case inside.MessageConnection:
 		if len(body) == 2 && p.announced != nil {
@@ -372,13 +389,23 @@ func (p *process) Signal(s os.Signal) error {
 		return os.ErrProcessDone
 	}
 	switch number {
+	case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
+		if end := p.endTalk.Load(); end != nil {
+			(*end)(errSignal) // a stopped command handles no signal
+		}
 	case unix.SIGTSTP:
+		if p.held {
+			return nil // the kernel would drop it when the command goes on
+		}
 		p.stopAsked = true
 		if p.newSession {
 			number = unix.SIGSTOP // the kernel ignores SIGTSTP in a session without a shell
 		}
 	case unix.SIGCONT:
 		p.stopAsked = false
+		if p.held {
+			return nil // it goes on with the end of the conversation
+		}
 	}
 	// A command that left this group for one of its own, as a shell does on a
 	// terminal, is known to srt-init alone.

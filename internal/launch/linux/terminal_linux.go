@@ -2,6 +2,7 @@ package linux
 
 import (
 	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,7 @@ import (
 // changes it, which the kernel reports by stopping it: until then the terminal
 // stays with the caller's process group, where the pager of a pipeline may be.
 type terminal struct {
+	mu        sync.Mutex    // held while somebody waits for the terminal or uses it
 	tty       int           // a descriptor of the terminal; -1 until it is needed
 	ours      int           // the caller's process group
 	job       int           // the sandbox's process group
@@ -90,6 +92,8 @@ func (t *terminal) lend() error {
 // stopped answers a stop of the command. asked says that the caller was told to
 // stop and passed that on, ownGroup that the command is not in the job's group.
 func (t *terminal) stopped(s unix.Signal, asked, ownGroup bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
 	case s == unix.SIGTTIN || s == unix.SIGTTOU:
 		t.wanted(s, ownGroup)
@@ -143,7 +147,12 @@ func (t *terminal) wanted(s unix.Signal, ownGroup bool) {
 // release takes the terminal back when the sandbox is gone, and puts it into
 // the state that it was lent in if the command had no chance to do so.
 func (t *terminal) release(s launch.Status) {
-	if t == nil || t.tty < 0 {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.tty < 0 {
 		return
 	}
 	defer unix.Close(t.tty)

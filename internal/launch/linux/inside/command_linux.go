@@ -40,6 +40,7 @@ func (i *initProcess) start(filter []unix.SockFilter) (int, error) {
 	}
 	if listener >= 0 {
 		i.direct = newDirect(i.control, i.spec)
+		i.direct.paused = i.pauses.recent
 		i.guard = startGuard(listener, i.control, i.spec, i.direct)
 	}
 	pid, err := i.exec(dir)

@@ -23,6 +23,26 @@ type direct struct {
 	listening map[netip.AddrPort]bool
 	waiting   map[uint32]chan bool
 	last      uint32
+	open      map[connectCall]*connectQuestion
+	// paused says that the callers may be stopped while somebody is asked.
+	paused func() bool
+}
+
+// connectCall is a thread in connect(2).
+type connectCall struct {
+	thread int
+	to     netip.AddrPort
+}
+
+// connectQuestion is a question about a call. Where a person is asked the caller
+// is stopped meanwhile, which interrupts its call; the kernel then starts the call
+// again, as a new one. So the answer waits for it.
+type connectQuestion struct {
+	answered chan struct{} // closed when allowed is set
+	allowed  bool
+	ends     time.Time   // when the answer is forgotten; set with it
+	waits    func() bool // whether the last of the calls still waits
+	joined   bool        // there is another call than the first
 }
 
 // maxListening bounds the listeners of one sandbox; each is a descriptor of the
@@ -30,7 +50,7 @@ type direct struct {
 const maxListening = 1024
 
 func newDirect(control int, s *Spec) *direct {
-	d := &direct{control: control, anywhere: s.Filter.Direct, hostPorts: map[int]bool{}, listening: map[netip.AddrPort]bool{}, waiting: map[uint32]chan bool{}}
+	d := &direct{control: control, anywhere: s.Filter.Direct, hostPorts: map[int]bool{}, listening: map[netip.AddrPort]bool{}, waiting: map[uint32]chan bool{}, open: map[connectCall]*connectQuestion{}, paused: func() bool { return false }}
 	for _, p := range s.HostPorts {
 		d.hostPorts[p] = true
 	}
@@ -51,7 +71,8 @@ func (d *direct) concerns(to netip.AddrPort) bool {
 
 // admit gets a connection ready and returns the error number that the program
 // gets; 0 lets it connect.
-func (d *direct) admit(to netip.AddrPort, stillWaiting func() bool) unix.Errno {
+func (d *direct) admit(c connectCall, stillWaiting func() bool) unix.Errno {
+	to := c.to
 	local := to.Addr().IsLoopback() || to.Addr().IsUnspecified()
 	if to.Port() == namePort && !local {
 		return 0 // name lookups are answered whatever server they are meant for
@@ -59,7 +80,7 @@ func (d *direct) admit(to netip.AddrPort, stillWaiting func() bool) unix.Errno {
 	if local && d.servedInside(to) {
 		return 0
 	}
-	if !d.ask(to, stillWaiting) {
+	if !d.mayConnect(c, stillWaiting) {
 		if local {
 			return unix.ECONNREFUSED
 		}
@@ -109,8 +130,68 @@ func (d *direct) listen(to netip.AddrPort) unix.Errno {
 // askPoll is how often a waiting question looks whether anybody still waits.
 const askPoll = 200 * time.Millisecond
 
-// ask waits for the host half's answer, which may be a person's.
-func (d *direct) ask(to netip.AddrPort, stillWaiting func() bool) bool {
+// answerTime is how long an answer waits for the call that it belongs to.
+const answerTime = 2 * time.Second
+
+// mayConnect asks once for a call and those that it is started again as.
+func (d *direct) mayConnect(c connectCall, stillWaiting func() bool) bool {
+	q, ours := d.question(c, stillWaiting)
+	if !ours {
+		<-q.answered
+		d.forget(c, q)
+		return q.allowed
+	}
+	var answered bool
+	q.allowed, answered = d.ask(c.to, q)
+	d.mu.Lock()
+	keep := answered && !q.joined && !stillWaiting()
+	q.ends = time.Now().Add(answerTime)
+	d.mu.Unlock()
+	if !keep {
+		d.forget(c, q)
+	}
+	close(q.answered)
+	return q.allowed
+}
+
+// question returns the one about a call; ours is a new one.
+func (d *direct) question(c connectCall, stillWaiting func() bool) (q *connectQuestion, ours bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	for call, q := range d.open {
+		if !q.ends.IsZero() && now.After(q.ends) {
+			delete(d.open, call)
+		}
+	}
+	if q = d.open[c]; q != nil {
+		q.joined, q.waits = true, stillWaiting
+		return q, false
+	}
+	q = &connectQuestion{answered: make(chan struct{}), waits: stillWaiting}
+	d.open[c] = q
+	return q, true
+}
+
+func (d *direct) forget(c connectCall, q *connectQuestion) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open[c] == q {
+		delete(d.open, c)
+	}
+}
+
+// wanted reports whether somebody waits for an answer, or will after a pause.
+func (d *direct) wanted(q *connectQuestion) bool {
+	d.mu.Lock()
+	waits := q.waits
+	d.mu.Unlock()
+	return waits() || d.paused()
+}
+
+// ask waits for the host half's answer, which may be a person's. answered is false
+// when nobody waits for it any more.
+func (d *direct) ask(to netip.AddrPort, q *connectQuestion) (allowed, answered bool) {
 	answer := make(chan bool, 1)
 	d.mu.Lock()
 	d.last++
@@ -125,15 +206,16 @@ func (d *direct) ask(to netip.AddrPort, stillWaiting func() bool) bool {
 	body := binary.BigEndian.AppendUint32(nil, id)
 	body = binary.BigEndian.AppendUint16(body, to.Port())
 	if err := SendMessage(d.control, MessageAsk, append(body, to.Addr().AsSlice()...)); err != nil {
-		return false
+		return false, false
 	}
 	for {
 		select {
 		case ok := <-answer:
-			return ok
+			return ok, true
 		case <-time.After(askPoll):
-			if !stillWaiting() {
-				return false
+			if !d.wanted(q) {
+				_ = SendMessage(d.control, MessageUnask, binary.BigEndian.AppendUint32(nil, id))
+				return false, false
 			}
 		}
 	}

@@ -55,6 +55,7 @@ type initProcess struct {
 	control int
 	spec    *Spec
 	direct  *direct
+	pauses  pauses
 	// descendants are killed one by one where there is no PID namespace.
 	descendants *descendants
 	guard       *guard // nil where nothing is handed over
@@ -249,6 +250,7 @@ func (i *initProcess) supervise(pid int) (ending, error) {
 			return ending{}, fmt.Errorf("waiting for the command: %w", err)
 		case got != pid:
 			continue
+		case status.Stopped() && i.pauses.caused(status.StopSignal()):
 		case status.Stopped():
 			_ = SendMessage(i.control, MessageStopped, []byte{byte(status.StopSignal()), byte(min(ownGroup(pid), 1))})
 		default:
@@ -265,6 +267,8 @@ func (i *initProcess) watchHost(pid int) {
 		switch {
 		case err != nil || kind == MessageKill:
 			i.endOrphaned()
+		case kind == MessagePause:
+			i.pauses.set(len(body) > 0, i.control)
 		case kind == MessageVerdict && i.direct != nil:
 			i.direct.answered(body)
 		case kind == MessageSockets && len(i.spec.Published) > 0:

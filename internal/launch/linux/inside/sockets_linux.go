@@ -214,7 +214,7 @@ func (g *guard) connectDirect(c *call, fd int, raw []byte, to netip.AddrPort) {
 		return
 	}
 	go func() {
-		e := g.direct.admit(to, func() bool { return g.listener.valid(c.id) })
+		e := g.direct.admit(connectCall{c.pid, to}, func() bool { return g.listener.valid(c.id) })
 		<-g.special
 		if e != 0 {
 			unix.Close(fd)

@@ -173,14 +173,21 @@ const (
 	// is about to make for the command.
 	MessageConnection MessageKind = 'C'
 	// MessageAsk asks whether a connection may be tried; MessageVerdict answers.
+	// MessageUnask takes a question back, by its number: nobody waits for the answer.
 	MessageAsk     MessageKind = 'A'
 	MessageVerdict MessageKind = 'Y'
+	MessageUnask   MessageKind = 'U'
 	// MessageListener carries a listening socket for connections without a proxy.
 	MessageListener MessageKind = 'L'
 	// MessageSockets asks for unconnected TCP sockets of the sandbox's network, and
 	// carries one for each address family back; the first four bytes number the
 	// question.
 	MessageSockets MessageKind = 'Q'
+	// MessagePause stops every process of the sandbox, or with an empty body lets
+	// them go on. MessagePaused answers the first with 1 when all of them are
+	// stopped; 0 says that they are not, or did not stay so.
+	MessagePause  MessageKind = 'Z'
+	MessagePaused MessageKind = 'W'
 	// MessageKill makes srt-init end everything.
 	MessageKill MessageKind = 'K'
 	// MessageExit carries the wait status of the command in two bytes and the

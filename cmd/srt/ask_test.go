@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	srt "github.com/srt-sandbox/srt"
+)
+
+func TestReplies(t *testing.T) {
+	for line, want := range map[string]reply{
+		"y": replyOnce, " YES ": replyOnce, "once": replyOnce, "r": replyRun, "run": replyRun, "": replyNo, "n": replyNo, "No": replyNo,
+		"v": replyNever, "never": replyNever, "q": replyQuit, "quit": replyQuit,
+	} {
+		if got, ok := parseReply(line); !ok || got != want {
+			t.Errorf("%q: %v %v", line, got, ok)
+		}
+	}
+	for _, line := range []string{"ye", "yy", "allow", "1", "y y", "\x00y", strings.Repeat("y", 100)} {
+		if got, ok := parseReply(line); ok || got != replyNo {
+			t.Errorf("%q: %v", line, got)
+		}
+	}
+}
+
+func TestReadAnswer(t *testing.T) {
+	for input, want := range map[string]string{"y\n": "y", "yes\nmore\n": "yes", "\n": "", strings.Repeat("y", 10_000) + "\n": strings.Repeat("y", maxAnswer+1)} {
+		for _, r := range []io.Reader{strings.NewReader(input), iotest.OneByteReader(strings.NewReader(input))} {
+			if got, err := readAnswer(r); err != nil || got != want {
+				t.Errorf("%.20q: %q %v", input, got, err)
+			}
+		}
+	}
+	for _, input := range []string{"", "y", "y\x03\n", "\x1c"} {
+		if got, err := readAnswer(strings.NewReader(input)); err == nil || got != "" {
+			t.Errorf("%q: %q", input, got)
+		}
+	}
+	if _, err := readAnswer(iotest.ErrReader(io.ErrClosedPipe)); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("%v", err)
+	}
+}
+
+// The answers that are remembered are bounded; without room one holds once.
+func TestAnswersAreBounded(t *testing.T) {
+	a := &asker{m: newMessages(io.Discard, false), known: map[string]answer{}}
+	for i := range maxKnown + 10 {
+		a.take(destination(srt.AskRequest{Host: "h", Port: i}), replyRun)
+	}
+	if len(a.known) != maxKnown {
+		t.Errorf("%d answers", len(a.known))
+	}
+	if d := a.take("new", replyRun); !d.Allow {
+		t.Error("a full memory refuses")
+	}
+}
+
+func TestShortTime(t *testing.T) {
+	for d, want := range map[time.Duration]string{time.Second: "1s", time.Minute: "1m", 90 * time.Second: "1m30s", time.Hour: "1h", 61 * time.Minute: "1h1m", 10 * time.Minute: "10m"} {
+		if got := shortTime(d); got != want {
+			t.Errorf("%v: %q", d, got)
+		}
+	}
+}

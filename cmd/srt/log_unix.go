@@ -1,0 +1,73 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+func claimDescriptor(fd int) (*os.File, error) {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return nil, errors.New("the descriptor is not open; open it in the shell, as in 3>>access.log")
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if flags&unix.O_ACCMODE == unix.O_RDONLY || st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return nil, errors.New("the descriptor is not open for writing")
+	}
+	if fd > 2 { // the command has the standard streams in any case
+		unix.CloseOnExec(fd)
+	}
+	// srt goes on writing to standard error when the log is closed.
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(own), "fd:"+strconv.Itoa(fd)), nil
+}
+
+// openLogFile opens a file for appending. What an earlier command may have put in
+// its place, a link, a device, somebody else's file, is refused.
+func openLogFile(path string) (*os.File, error) {
+	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
+	f, err := os.OpenFile(path, flags, 0o600)
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, errors.New("it is a symbolic link; name the file itself")
+	case errors.Is(err, unix.ENXIO):
+		return nil, errNoLogFile
+	case err != nil:
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(int(f.Fd()), &st); err == nil {
+		err = checkLogFile(&st)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+var errNoLogFile = errors.New("it is no regular file; open it in the shell and pass it on with --log fd:3")
+
+func checkLogFile(st *unix.Stat_t) error {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return errNoLogFile
+	case st.Nlink > 1:
+		return errors.New("it has other names (hard links), under which a command could change it; copy or remove it")
+	case int(st.Uid) != os.Geteuid() && st.Uid != 0:
+		return fmt.Errorf("it belongs to user %d; remove it or name another file", st.Uid)
+	}
+	return nil
+}
