@@ -226,7 +226,7 @@ func TestAskInsideShell(t *testing.T) {
 			t.Errorf("%d jobs stopped:\n%s", n, s.text())
 		}
 		s.stopped(m)
-		s.enter("kill -9 %1")
+		s.enter("kill -9 %1; wait %1") // without the wait bash may still take the job for stopped
 		s.expect("inner> ")
 		s.nothing(m)
 		s.enter("exit")
