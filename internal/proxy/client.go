@@ -99,22 +99,26 @@ func (c *client) takeBuffered() []byte {
 // shows that the client left; ctx ends then. stop ends the watch: early is what
 // arrived meanwhile, present whether the client is still there. A tunnel's
 // client that sends more than may wait counts as gone; that of a request has to
-// wait with the rest.
+// wait with the rest. What is over in a moment is not watched: most connections
+// are made sooner than anybody leaves.
 func (c *client) watch(tunnel bool) (ctx context.Context, stop func() (early []byte, present bool)) {
 	ctx, cancel := context.WithCancel(c.v.ctx)
 	early := c.takeBuffered()
 	done := make(chan bool, 1)
-	go func() {
+	begin := time.AfterFunc(c.s.waits.patience, func() {
 		var present bool
 		early, present = c.listen(early, tunnel)
 		if !present {
 			cancel()
 		}
 		done <- present
-	}()
+	})
 	return ctx, func() ([]byte, bool) {
-		c.interrupt()
-		present := <-done
+		present := true
+		if !begin.Stop() {
+			c.interrupt()
+			present = <-done
+		}
 		c.deadline(0)
 		cancel()
 		return early, present

@@ -21,6 +21,7 @@ type waits struct {
 	keepAlive time.Duration // between two requests
 	left      time.Duration // for an answer, once the client sent its last byte
 	dial      time.Duration // of a whole attempt, names and upstream proxies included
+	patience  time.Duration // of a decision and a dial, before it matters whether the client is still there
 	stagger   time.Duration // before the next address is tried beside the last, RFC 8305
 	socks     time.Duration // for a complete SOCKS request
 	stranger  time.Duration // the same for clients without credentials
@@ -35,7 +36,7 @@ type waits struct {
 func defaultWaits() waits {
 	return waits{
 		firstByte: 10 * time.Second, head: 60 * time.Second, body: 5 * time.Minute, keepAlive: 5 * time.Second, left: time.Minute,
-		dial: 30 * time.Second, stagger: 250 * time.Millisecond, socks: 10 * time.Second, stranger: 5 * time.Second,
+		dial: 30 * time.Second, patience: 5 * time.Millisecond, stagger: 250 * time.Millisecond, socks: 10 * time.Second, stranger: 5 * time.Second,
 		linger: time.Second, drain: 2 * time.Second, accept: 5 * time.Millisecond, close: 2 * time.Second,
 		inbound: 10 * time.Second, farewell: time.Second,
 	}
