@@ -133,6 +133,15 @@ func TestSyntaxError(t *testing.T) {
 	}
 }
 
+// To git a NUL byte ends a name, so that these are core.fsmonitor and a path.
+func TestNUL(t *testing.T) {
+	for _, data := range []string{"[core \"fsmonitor\x00\"]\nx = y\n", "[core \"fsmonitor\\\x00\"]\nx = y\n", "[core]\nx = y\x00z\n", "[core]\nx\x00 = y\n", "[core]\nx = \"y\\\x00\"\n"} {
+		if entries, err := Parse([]byte(data)); err == nil || len(entries) > 0 {
+			t.Errorf("%q: %q, %v", data, listed(entries), err)
+		}
+	}
+}
+
 func TestRunsPrograms(t *testing.T) {
 	for _, text := range []string{
 		"[core]fsmonitor=x", "[core]FSMonitor=\"tru\"e1", "[core]hooksPath=x", "[core]sshCommand=x", "[core]pager=x", "[core]editor=x", "[core]askPass=x", "[core]gitProxy=x",
