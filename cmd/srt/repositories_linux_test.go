@@ -89,6 +89,18 @@ var repositoryAttacks = []repositoryAttack{
 	{"HEAD by a nameless file", []string{byHand + `mkdir d; parts d/.git; ATTACK "make: nameless file"`}, useAnywhere},
 	{"HEAD below descriptors", []string{byHand + `mkdir d; parts d/.git; ATTACK "make: below a descriptor"`}, useAnywhere},
 	{"HEAD by a race", []string{byHand + `mkdir d; parts d/.git; ATTACK "make: race"`}, useAnywhere},
+	{"common directory that had a HEAD", []string{byHand + `mkdir -p d/.git; parts c; head c/HEAD; rm c/HEAD; head d/.git/HEAD; echo ../../c > d/.git/commondir`}, useAnywhere},
+	{"common directory with a directory for a HEAD", []string{byHand + `mkdir -p d/.git c/HEAD; parts c; head d/.git/HEAD; echo ../../c > d/.git/commondir`}, useAnywhere},
+	{"NUL in a subsection", []string{`git init d; printf '[core "fsmonitor\0"]\n\tx = EVIL\n' >> d/.git/config`}, useAnywhere},
+	{"HEAD exchanged with a directory", []string{byHand + `parts d; printf '\tbare = false\n\tworktree = .\n' >> d/config; mkdir d/HEAD`, byHand + `head h; ATTACK "make: HEAD exchanged"`}, useAnywhere},
+	{"a directory HEAD exchanged", []string{byHand + `parts d; printf '\tbare = false\n\tworktree = .\n' >> d/config; mkdir d/HEAD`, byHand + `head h; ATTACK "make: HEAD given away"`}, useAnywhere},
+	{"before the first init, over an empty directory", []string{`mkdir -p d/.git`, byHand + `parts x; mv -T x d/.git`}, "git init d;" + useAnywhere},
+	{"before the first init, exchanged", []string{`mkdir -p d/.git`, byHand + `parts p; ATTACK "make: directories exchanged"`}, "git init d;" + useAnywhere},
+	{"before the first init, hooks over an empty directory", []string{`mkdir -p d/.git/hooks`, `mkdir x; printf '#!/bin/sh\nEVIL\n' > x/post-commit; chmod +x x/post-commit; mv -T x d/.git/hooks`}, "git init d;" + useAnywhere},
+	{"HEAD but no refs", []string{byHand + `mkdir d; parts d/.git; head d/.git/HEAD; rm -r d/.git/refs`}, "git init d;" + useAnywhere},
+	{"refs in the second run", []string{byHand + `mkdir d; parts d/.git; head d/.git/HEAD; rm -r d/.git/refs`, `mkdir d/.git/refs`}, useAnywhere},
+	{"configuration of an incomplete repository", []string{byHand + `mkdir -p d/1/2/3/.git; cd d/1/2/3; head .git/HEAD`, byHand + `cd d/1/2/3; parts .git; rm -r .git/refs`}, "git init d/1/2/3; git -C d/1/2/3 status"},
+	{"pointer to an incomplete repository", []string{byHand + `mkdir d; parts x; head x/HEAD; rm -r x/refs; echo 'gitdir: ../x' > d/.git`, `mkdir x/refs`}, useAnywhere},
 	{"huge configuration", []string{`git init d; (git config --file d/.git/config core.fsmonitor 'EVIL'; head -c 2000000 /dev/zero | tr '\0' '\n') >> d/.git/config`}, useAnywhere},
 }
 
@@ -99,6 +111,8 @@ func repositorySettings(backend string, allowed bool) string {
 // repositoryMakers put the HEAD into place, by calls that no shell makes.
 var repositoryMakers = []technique{
 	{"make: directories exchanged", func() error { return swapNames("p", "d/.git") }},
+	{"make: HEAD exchanged", func() error { return swapNames("h", "d/HEAD") }},
+	{"make: HEAD given away", func() error { return swapNames("d/HEAD", "h") }},
 	{"make: nameless file", func() error {
 		fd, err := namelessFile()
 		if err != nil {
@@ -252,6 +266,10 @@ func TestNewRepositoriesAllowed(t *testing.T) {
 	for _, a := range repositoryAttacks {
 		switch a.name {
 		case "linked configuration", "closed files", "closed hooks", // protected in the next run anyway
+			"refs in the second run",              // likewise
+			"pointer to an incomplete repository": // refused in the next run anyway
+			continue
+		case
 			"before the first init, by a pointer": // not every git makes it
 			continue
 		}

@@ -53,7 +53,6 @@ type inspection struct {
 	shared sharedMemory
 	// private is removed after the run, with all that it holds.
 	private string
-	born    map[object]int
 	read    int64 // bytes of configuration so far
 	sent    int
 	failed  bool // something could not be looked at
@@ -65,7 +64,7 @@ func (i *initProcess) inspectRepositories() bool {
 	r := i.guard.repositories
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	look := &inspection{control: i.control, rules: i.guard.rules, shared: i.guard.sharedMemory, private: i.spec.Private, born: r.held}
+	look := &inspection{control: i.control, rules: i.guard.rules, shared: i.guard.sharedMemory, private: i.spec.Private}
 	for _, dir := range r.held {
 		look.repository(dir)
 	}
@@ -79,29 +78,35 @@ func (i *initProcess) inspectRepositories() bool {
 }
 
 // repository looks at one directory. One that lacks a part is no repository, and
-// no reason to touch what may be somebody's files of the same names: getting that
-// part makes a later run look at it.
+// no reason to touch what may be somebody's files of the same names, unless it is
+// called .git: getting that part makes a later run look at it, or that run protects
+// what is there and refuses the missing part.
 func (n *inspection) repository(dir int) {
 	var st unix.Stat_t
 	if unix.Fstat(dir, &st) != nil || st.Nlink == 0 {
 		return
 	}
 	giveBack(dir, &st)
-	name, ok := placeOf(dir)
-	if ok && n.private != "" && Beneath(n.private, name) {
+	if n.isPrivate(dir) {
 		return
 	}
-	if !n.has(dir, headName) && strings.EqualFold(path.Base(name), gitName) {
+	if n.complete(dir) {
+		n.contents(dir)
+		n.commonDir(dir)
+		return
+	}
+	// A path that is too long to be told may end in anything.
+	if name, _ := placeOf(dir); name == "" || strings.EqualFold(path.Base(name), gitName) {
 		n.prepared(dir)
 	}
-	if !n.has(dir, headName) || !(n.has(dir, "commondir") || n.has(dir, "objects") && n.has(dir, "refs")) {
-		return
-	}
-	n.contents(dir)
-	n.commonDir(dir)
 }
 
-// prepared looks at a directory .git without a HEAD. Nothing in it is of any use
+// complete reports whether git takes a directory for a repository.
+func (n *inspection) complete(dir int) bool {
+	return n.has(dir, headName) && (n.has(dir, "commondir") || n.has(dir, "objects") && n.has(dir, "refs"))
+}
+
+// prepared looks at a directory .git that lacks a part. Nothing in it is of any use
 // before "git init", which would keep it.
 func (n *inspection) prepared(dir int) {
 	for name, operation := range map[string]string{"config": repositoryConfig, "config.worktree": repositoryConfig, "commondir": repositoryConfig, "hooks": repositoryHook} {
@@ -130,7 +135,7 @@ func (n *inspection) above(dir int) {
 		return
 	}
 	giveBack(dir, &st)
-	if name, ok := placeOf(dir); ok && n.private != "" && (name == n.private || Beneath(n.private, name)) {
+	if n.isPrivate(dir) {
 		return
 	}
 	m := n.member(dir, gitName)
@@ -141,7 +146,7 @@ func (n *inspection) above(dir int) {
 	target := gitName
 	switch m.kind() {
 	case unix.S_IFDIR:
-		if !n.has(m.fd, headName) {
+		if !n.complete(m.fd) {
 			n.prepared(m.fd)
 		}
 		return
@@ -155,9 +160,15 @@ func (n *inspection) above(dir int) {
 	if err == nil {
 		defer unix.Close(git)
 	}
-	if err != nil || !exists(location{dir: git, name: headName}) {
+	if err != nil || !isRepository(git) || n.isPrivate(git) {
 		n.block(m, repositoryConfig, "a pointer to a repository that is still to be made", "")
 	}
+}
+
+// isPrivate reports whether a directory is removed after the run.
+func (n *inspection) isPrivate(dir int) bool {
+	name, ok := placeOf(dir)
+	return ok && n.private != "" && (name == n.private || Beneath(n.private, name))
 }
 
 // has reports whether a directory has an entry. One that cannot be looked at
@@ -361,18 +372,16 @@ func (n *inspection) commonDir(dir int) {
 	if unix.Fstat(common, &st) != nil {
 		return
 	}
-	if _, known := n.born[object{st.Dev, st.Ino}]; known {
-		return // looked at by itself
-	}
 	if n.mayWriteBelow(common) {
 		giveBack(common, &st)
 	}
-	has := func(name string) bool { return exists(location{dir: common, name: name}) }
 	switch {
-	case !has("objects") || !has("refs"):
+	case !n.has(common, "objects") || !n.has(common, "refs"):
 		n.block(m, repositoryConfig, "a commondir that leads to no repository", "")
-	case !has(headName):
-		n.contents(common)
+	case n.isPrivate(common):
+		n.block(m, repositoryConfig, "a commondir that leads into the run's temporary directory", "")
+	case !n.has(common, headName):
+		n.contents(common) // with a HEAD it was looked at by itself, or was there before the run
 	}
 }
 
