@@ -1,12 +1,14 @@
 package inside
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +31,9 @@ const (
 	// maxConfig bounds one configuration file, maxConfigs all that are read.
 	maxConfig  = 1 << 20
 	maxConfigs = 64 << 20
+	// maxConfigLines bounds the entries of one, each of which takes much more memory
+	// than its two bytes.
+	maxConfigLines = 50_000
 	// maxHooks is how many hooks are renamed one by one.
 	maxHooks = 64
 	// maxHookNames bounds the entries of one directory that are looked at.
@@ -37,6 +42,9 @@ const (
 	maxBlocked = 500
 	// maxCommonDir is more than any path.
 	maxCommonDir = unix.PathMax
+	// maxLook bounds the time of all looks together, so that a command cannot make
+	// its end take as long as it likes. What is left then is renamed unseen.
+	maxLook = 8 * time.Second
 )
 
 // Operations of the reports.
@@ -53,9 +61,12 @@ type inspection struct {
 	shared sharedMemory
 	// private is removed after the run, with all that it holds.
 	private string
-	read    int64 // bytes of configuration so far
-	sent    int
-	failed  bool // something could not be looked at
+	// common are directories that a commondir led to and that were looked at.
+	common map[object]bool
+	until  time.Time
+	read   int64 // bytes of configuration so far
+	sent   int
+	failed bool // something could not be looked at
 }
 
 // inspectRepositories is called once, when everything that the command started
@@ -64,7 +75,7 @@ func (i *initProcess) inspectRepositories() bool {
 	r := i.guard.repositories
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	look := &inspection{control: i.control, rules: i.guard.rules, shared: i.guard.sharedMemory, private: i.spec.Private}
+	look := &inspection{control: i.control, rules: i.guard.rules, shared: i.guard.sharedMemory, private: i.spec.Private, common: map[object]bool{}, until: time.Now().Add(maxLook)}
 	for _, dir := range r.held {
 		look.repository(dir)
 	}
@@ -90,16 +101,21 @@ func (n *inspection) repository(dir int) {
 	if n.isPrivate(dir) {
 		return
 	}
-	if n.complete(dir) {
+	complete := n.complete(dir)
+	// A path that is too long to be told may end in anything.
+	name, _ := placeOf(dir)
+	switch {
+	case complete && n.late():
+		n.takeAll(dir, "there was no time left to look at it")
+	case complete:
 		n.contents(dir)
 		n.commonDir(dir)
-		return
-	}
-	// A path that is too long to be told may end in anything.
-	if name, _ := placeOf(dir); name == "" || strings.EqualFold(path.Base(name), gitName) {
+	case name == "" || strings.EqualFold(path.Base(name), gitName):
 		n.prepared(dir)
 	}
 }
+
+func (n *inspection) late() bool { return !n.until.IsZero() && time.Now().After(n.until) }
 
 // complete reports whether git takes a directory for a repository.
 func (n *inspection) complete(dir int) bool {
@@ -109,13 +125,18 @@ func (n *inspection) complete(dir int) bool {
 // prepared looks at a directory .git that lacks a part. Nothing in it is of any use
 // before "git init", which would keep it.
 func (n *inspection) prepared(dir int) {
+	n.takeAll(dir, "part of a repository that is still to be made")
+}
+
+// takeAll blocks all that git runs or that leads to it.
+func (n *inspection) takeAll(dir int, why string) {
 	for name, operation := range map[string]string{"config": repositoryConfig, "config.worktree": repositoryConfig, "commondir": repositoryConfig, "hooks": repositoryHook} {
 		m := n.member(dir, name)
 		if m == nil {
 			continue
 		}
 		if name != "hooks" || m.kind() == unix.S_IFLNK || m.kind() == unix.S_IFDIR && n.holdsHooks(m) {
-			n.block(m, operation, "part of a repository that is still to be made", "")
+			n.block(m, operation, why, "")
 		}
 		m.close()
 	}
@@ -123,6 +144,9 @@ func (n *inspection) prepared(dir int) {
 
 // holdsHooks reports whether a directory of hooks holds more than samples.
 func (n *inspection) holdsHooks(m *member) bool {
+	if n.late() {
+		return true
+	}
 	names, err := m.names(maxHookNames)
 	return err != nil || slices.ContainsFunc(names, func(name string) bool { return !strings.HasSuffix(strings.ToLower(name), ".sample") })
 }
@@ -155,6 +179,10 @@ func (n *inspection) above(dir int) {
 		after, _ := strings.CutPrefix(string(text), "gitdir: ")
 		target, _, _ = strings.Cut(after, "\x00")
 		target = strings.TrimRight(target, "\r\n")
+	}
+	if n.late() {
+		n.block(m, repositoryConfig, "a pointer that there was no time left to follow", "")
+		return
 	}
 	git, err := unix.Openat2(dir, target, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
 	if err == nil {
@@ -212,7 +240,7 @@ func (n *inspection) config(dir int, name string) {
 	}
 	data, err := m.readAll(min(maxConfig, maxConfigs-n.read))
 	n.read += int64(len(data))
-	if err != nil {
+	if err != nil || bytes.Count(data, []byte("\n")) > maxConfigLines {
 		n.block(m, repositoryConfig, "a configuration that cannot be read", "")
 		return
 	}
@@ -252,6 +280,9 @@ func (n *inspection) sort(dir int, entries []gitconfig.Entry) (kept []gitconfig.
 // mayBeWorktree reports whether git would write to a place that the command may
 // write to itself. A way there through symbolic links could be turned later.
 func (n *inspection) mayBeWorktree(dir int, value string) bool {
+	if n.late() {
+		return false
+	}
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	fd, err := unix.Openat2(dir, value, &how)
 	if err != nil {
@@ -307,7 +338,7 @@ func (n *inspection) hooks(dir int) {
 		return
 	}
 	found, err := n.programs(m)
-	if err != nil || len(found) > maxHooks {
+	if err != nil || len(found) > 0 && n.sent > maxBlocked || len(found) > maxHooks {
 		n.block(m, repositoryHook, "too many hooks", "")
 		found = nil
 	}
@@ -329,6 +360,9 @@ func (n *inspection) programs(m *member) ([]string, error) {
 	slices.Sort(names)
 	var found []string
 	for _, name := range names {
+		if n.late() {
+			return nil, errors.New("no time left")
+		}
 		if strings.HasSuffix(strings.ToLower(name), ".sample") || strings.Contains(name, blockedSuffix) {
 			continue
 		}
@@ -380,7 +414,8 @@ func (n *inspection) commonDir(dir int) {
 		n.block(m, repositoryConfig, "a commondir that leads to no repository", "")
 	case n.isPrivate(common):
 		n.block(m, repositoryConfig, "a commondir that leads into the run's temporary directory", "")
-	case !n.has(common, headName):
+	case !n.has(common, headName) && !n.common[object{st.Dev, st.Ino}]:
+		n.common[object{st.Dev, st.Ino}] = true
 		n.contents(common) // with a HEAD it was looked at by itself, or was there before the run
 	}
 }

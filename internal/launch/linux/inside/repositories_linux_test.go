@@ -4,8 +4,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,7 +76,9 @@ func TestRepositoriesAreBounded(t *testing.T) {
 }
 
 // inspected looks at one directory and returns what was reported.
-func inspected(t *testing.T, dir string) []string {
+func inspected(t *testing.T, dir string) []string { t.Helper(); return inspectedIn(t, dir, false) }
+
+func inspectedIn(t *testing.T, dir string, late bool) []string {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -82,7 +86,10 @@ func inspected(t *testing.T, dir string) []string {
 	}
 	defer unix.Close(fds[0])
 	defer unix.Close(fds[1])
-	n := &inspection{control: fds[0]}
+	n := &inspection{control: fds[0], common: map[object]bool{}}
+	if late {
+		n.until = time.Unix(1, 0)
+	}
 	fd := directory(t, dir, true)
 	directory(t, filepath.Join(dir, "objects"), false)
 	directory(t, filepath.Join(dir, "refs"), false)
@@ -118,6 +125,7 @@ func TestInspection(t *testing.T) {
 		"FIFO":            {func(dir string) error { return unix.Mkfifo(filepath.Join(dir, "config"), 0o644) }, "a configuration that cannot be read: renamed to config.srt-blocked"},
 		"directory":       {func(dir string) error { return write(dir, "config/x", "", 0o644) }, ""},
 		"mistake":         {func(dir string) error { return write(dir, "config", "[core\n", 0o644) }, "a configuration with mistakes: renamed to config.srt-blocked"},
+		"lines":           {func(dir string) error { return write(dir, "config", "[core]\n"+strings.Repeat("a\n", 50_001), 0o644) }, "a configuration that cannot be read: renamed to config.srt-blocked"},
 		"many": {func(dir string) error {
 			return write(dir, "config", "[alias]a=1\nb=2\nc=3\nd=4\ne=5\nf=6\ng=7\n", 0o644)
 		}, "alias.a, alias.b, alias.c, alias.d, alias.e, …: renamed to config.srt-blocked, the rest of it is in its place"},
@@ -187,6 +195,29 @@ func TestInspectionOfOtherDirectories(t *testing.T) {
 		if err := unix.Fstatat(fd, "hooks/update", new(unix.Stat_t), 0); err != nil {
 			t.Errorf("%q: %v", parts, err)
 		}
+	}
+}
+
+// Without time left everything goes that could run something, but for directories
+// that are no repositories.
+func TestInspectionWithoutTime(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(write(dir, "config", "[core]\n\tbare = false\n", 0o644), write(dir, "hooks/update", "", 0o644), write(dir, "description", "", 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	got := inspectedIn(t, dir, true)
+	slices.Sort(got)
+	if want := []string{"there was no time left to look at it: renamed to config.srt-blocked", "there was no time left to look at it: renamed to hooks.srt-blocked"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	other := t.TempDir()
+	if err := errors.Join(write(other, "HEAD", "", 0o644), write(other, "hooks/update", "", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	n := &inspection{control: -1, until: time.Unix(1, 0)}
+	n.repository(directory(t, other, false))
+	if _, err := os.Lstat(filepath.Join(other, "hooks/update")); err != nil {
+		t.Error(err)
 	}
 }
 
