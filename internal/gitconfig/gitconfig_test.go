@@ -152,6 +152,7 @@ func TestRunsPrograms(t *testing.T) {
 		"[branch \"m\"]remote=ext::sh", "[submodule \"s\"]update=!x", "[pager]log=x", "[difftool \"d\"]cmd=x", "[mergetool \"d\"]path=x", "[man \"w\"]cmd=x", "[browser \"b\"]path=x",
 		"[sendemail]toCmd=x", "[sendemail]smtpServer=/x", "[trailer \"t\"]command=x", "[interactive]diffFilter=x", "[imap]tunnel=x", "[tar \"x\"]command=x", "[hook \"h\"]event=pre-commit",
 		"[gc]recentObjectsHook=x", "[lfs \"customtransfer.x\"]path=x", "[init]templateDir=x", "[later \"unknown\"]runCommand=x", "[http]cookieFile=x",
+		"[mergetool \"vimdiff\"]layout=`x`", "[instaweb]port=1", "[tig \"bind\"]generic=P !x", "[tig]bind=x", "[stgit \"alias\"]x=!y", "[branchless \"test.alias\"]x=y", "[gitflow \"path\"]hooks=/x",
 	} {
 		if !runs(t, text) {
 			t.Errorf("%s is not seen", text)
