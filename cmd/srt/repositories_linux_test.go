@@ -101,6 +101,7 @@ var repositoryAttacks = []repositoryAttack{
 	{"refs in the second run", []string{byHand + `mkdir d; parts d/.git; head d/.git/HEAD; rm -r d/.git/refs`, `mkdir d/.git/refs`}, useAnywhere},
 	{"configuration of an incomplete repository", []string{byHand + `mkdir -p d/1/2/3/.git; cd d/1/2/3; head .git/HEAD`, byHand + `cd d/1/2/3; parts .git; rm -r .git/refs`}, "git init d/1/2/3; git -C d/1/2/3 status"},
 	{"pointer to an incomplete repository", []string{byHand + `mkdir d; parts x; head x/HEAD; rm -r x/refs; echo 'gitdir: ../x' > d/.git`, `mkdir x/refs`}, useAnywhere},
+	{"protected name written by git", []string{`git init d; mkdir d/t; echo EVIL > d/t/.bashrc; git -C d --work-tree=t add .; git -C d commit -m x; git -C d config core.worktree ../..`}, `git -C d checkout -f; . ./.bashrc`},
 	{"huge configuration", []string{`git init d; (git config --file d/.git/config core.fsmonitor 'EVIL'; head -c 2000000 /dev/zero | tr '\0' '\n') >> d/.git/config`}, useAnywhere},
 }
 

@@ -167,30 +167,35 @@ func (n *inspection) above(dir int) {
 		return
 	}
 	defer m.close()
-	target := gitName
-	switch m.kind() {
-	case unix.S_IFDIR:
+	if m.kind() == unix.S_IFDIR {
 		if !n.complete(m.fd) {
 			n.prepared(m.fd)
 		}
 		return
-	case unix.S_IFREG:
-		text, _ := m.readAll(maxCommonDir) // no pointer if it cannot be read
-		after, _ := strings.CutPrefix(string(text), "gitdir: ")
-		target, _, _ = strings.Cut(after, "\x00")
-		target = strings.TrimRight(target, "\r\n")
 	}
 	if n.late() {
 		n.block(m, repositoryConfig, "a pointer that there was no time left to follow", "")
 		return
 	}
-	git, err := unix.Openat2(dir, target, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
+	git, err := openPointed(m)
 	if err == nil {
 		defer unix.Close(git)
 	}
 	if err != nil || !isRepository(git) || n.isPrivate(git) {
 		n.block(m, repositoryConfig, "a pointer to a repository that is still to be made", "")
 	}
+}
+
+// openPointed opens the directory that a .git is, as a link or a file leads to.
+func openPointed(m *member) (int, error) {
+	target := gitName
+	if m.kind() == unix.S_IFREG {
+		text, _ := m.readAll(maxCommonDir) // no pointer if it cannot be read
+		after, _ := strings.CutPrefix(string(text), "gitdir: ")
+		target, _, _ = strings.Cut(after, "\x00")
+		target = strings.TrimRight(target, "\r\n")
+	}
+	return unix.Openat2(m.dir, target, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
 }
 
 // isPrivate reports whether a directory is removed after the run.
@@ -278,7 +283,7 @@ func (n *inspection) sort(dir int, entries []gitconfig.Entry) (kept []gitconfig.
 }
 
 // mayBeWorktree reports whether git would write to a place that the command may
-// write to itself. A way there through symbolic links could be turned later.
+// write to itself and that is this repository's. A way there through symbolic links could be turned later.
 func (n *inspection) mayBeWorktree(dir int, value string) bool {
 	if n.late() {
 		return false
@@ -289,7 +294,25 @@ func (n *inspection) mayBeWorktree(dir int, value string) bool {
 		return false
 	}
 	defer unix.Close(fd)
-	return n.mayWriteBelow(fd)
+	return n.mayWriteBelow(fd) && n.leadsTo(fd, dir)
+}
+
+// leadsTo reports whether the .git of a directory is a git directory. Another one
+// could let git write what is denied to the command, such as .bashrc in a home
+// directory that it may write to.
+func (n *inspection) leadsTo(tree, dir int) bool {
+	m := n.member(tree, gitName)
+	if m == nil {
+		return false
+	}
+	defer m.close()
+	git, err := openPointed(m)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(git)
+	var a, b unix.Stat_t
+	return unix.Fstat(git, &a) == nil && unix.Fstat(dir, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
 }
 
 // mayWriteBelow reports whether the command may write to a directory.
@@ -409,8 +432,9 @@ func (n *inspection) commonDir(dir int) {
 	if n.mayWriteBelow(common) {
 		giveBack(common, &st)
 	}
+	has := func(name string) bool { return exists(location{dir: common, name: name}) }
 	switch {
-	case !n.has(common, "objects") || !n.has(common, "refs"):
+	case !has("objects") || !has("refs"):
 		n.block(m, repositoryConfig, "a commondir that leads to no repository", "")
 	case n.isPrivate(common):
 		n.block(m, repositoryConfig, "a commondir that leads into the run's temporary directory", "")

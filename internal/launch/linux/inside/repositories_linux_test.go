@@ -129,7 +129,16 @@ func TestInspection(t *testing.T) {
 		"many": {func(dir string) error {
 			return write(dir, "config", "[alias]a=1\nb=2\nc=3\nd=4\ne=5\nf=6\ng=7\n", 0o644)
 		}, "alias.a, alias.b, alias.c, alias.d, alias.e, …: renamed to config.srt-blocked, the rest of it is in its place"},
-		"work tree":         {func(dir string) error { return write(dir, "config", "[core]\nworktree = ..\n", 0o644) }, ""},
+		"work tree": {func(dir string) error {
+			return errors.Join(write(dir, "config", "[core]\nworktree = ../t\n", 0o644), write(dir, "../t/.git", "gitdir: ../d\n", 0o644))
+		}, ""},
+		"work tree above": {func(dir string) error {
+			return errors.Join(write(dir, "config", "[core]\nworktree = ..\n", 0o644), os.Symlink("d", filepath.Join(dir, "../.git")))
+		}, ""},
+		"work tree of nothing": {func(dir string) error { return write(dir, "config", "[core]\nworktree = ..\n", 0o644) }, "core.worktree: renamed"},
+		"work tree of another": {func(dir string) error {
+			return errors.Join(write(dir, "config", "[core]\nworktree = ../t\n", 0o644), write(dir, "../t/.git/HEAD", "", 0o644))
+		}, "core.worktree: renamed"},
 		"missing work tree": {func(dir string) error { return write(dir, "config", "[core]\nworktree = ../x\n", 0o644) }, "core.worktree: renamed"},
 		"work tree by a link": {func(dir string) error {
 			return errors.Join(os.Symlink("..", filepath.Join(dir, "l")), write(dir, "config", "[core]\nworktree = l\n", 0o644))
