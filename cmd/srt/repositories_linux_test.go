@@ -414,3 +414,31 @@ func TestNewRepositoriesContained(t *testing.T) {
 		}
 	})
 }
+
+// A file system that somebody mounted at one of the names stays as it is.
+func TestNewRepositoriesAroundMounts(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	s := newSandboxed(t, 0, repositorySettings("native", false))
+	disk := filepath.Join(s.home, "disk")
+	if err := errors.Join(os.MkdirAll(disk, 0o755), os.WriteFile(filepath.Join(disk, "photo"), []byte("precious"), 0o644), os.MkdirAll(filepath.Join(s.dir, "d/.git/hooks"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.command("--violations", "always", "-c", "echo > d/.git/config")
+	cmd.Args = append([]string{"unshare", "-m", "sh", "-c", `mount --make-rprivate / && mount --bind "$1" d/.git/hooks || exit 77; shift; exec "$@"`, "sh", disk, cmd.Path}, cmd.Args[1:]...)
+	var err error
+	if cmd.Path, err = exec.LookPath("unshare"); err != nil {
+		t.Skip(err)
+	}
+	said, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() == 77 {
+		t.Skipf("mounting: %s", said)
+	}
+	if err != nil || !strings.Contains(string(said), "d/.git/hooks (part of a repository that is still to be made: it could not be renamed: device or resource busy") {
+		t.Errorf("%v: %s", err, said)
+	}
+	if _, err := os.Lstat(filepath.Join(disk, "photo")); err != nil {
+		t.Error(err)
+	}
+}

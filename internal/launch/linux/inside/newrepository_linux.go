@@ -335,6 +335,11 @@ func (n *inspection) block(m *member, operation, why, more string) {
 		n.report(m, operation, why, "renamed to "+target+more)
 		return
 	}
+	if err == unix.EBUSY { // somebody mounted something there, which holds more than this
+		n.failed = true
+		n.report(m, operation, why, "it could not be renamed: "+err.Error()+"; look at it before you use git there")
+		return
+	}
 	// A new name may need space that the disk does not have; removing needs none.
 	outcome := "removed, for it could not be renamed: " + err.Error()
 	if err := os.RemoveAll(path.Join(descriptorPath(m.dir), m.name)); err != nil {
