@@ -76,9 +76,16 @@ func TestRepositoriesAreBounded(t *testing.T) {
 }
 
 // inspected looks at one directory and returns what was reported.
-func inspected(t *testing.T, dir string) []string { t.Helper(); return inspectedIn(t, dir, false) }
+func inspected(t *testing.T, dir string) []string {
+	t.Helper()
+	reports, failed := inspect(t, dir, time.Time{})
+	if failed {
+		t.Error("the look failed")
+	}
+	return reports
+}
 
-func inspectedIn(t *testing.T, dir string, late bool) []string {
+func inspect(t *testing.T, dir string, until time.Time) (all []string, failed bool) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -86,22 +93,15 @@ func inspectedIn(t *testing.T, dir string, late bool) []string {
 	}
 	defer unix.Close(fds[0])
 	defer unix.Close(fds[1])
-	n := &inspection{control: fds[0], common: map[object]bool{}}
-	if late {
-		n.until = time.Unix(1, 0)
-	}
+	n := &inspection{control: fds[0], common: map[object]bool{}, until: until}
 	fd := directory(t, dir, true)
 	directory(t, filepath.Join(dir, "objects"), false)
 	directory(t, filepath.Join(dir, "refs"), false)
 	n.repository(fd)
-	if n.failed {
-		t.Error("the look failed")
-	}
-	var all []string
 	for {
 		kind, body, _, err := ReceiveMessage(fds[1])
 		if err != nil {
-			return all
+			return all, n.failed
 		}
 		f := strings.Split(string(body), "\x00")
 		if kind != MessageBlocked || len(f) != 5 {
@@ -207,6 +207,39 @@ func TestInspectionOfOtherDirectories(t *testing.T) {
 	}
 }
 
+// A configuration that somebody else makes as soon as there is none stays.
+func TestInspectionBesideOthers(t *testing.T) {
+	for range 300 {
+		dir := t.TempDir()
+		if err := write(dir, "config", "[core]\n\tpager = x\n", 0o644); err != nil {
+			t.Fatal(err)
+		}
+		stop, done := make(chan struct{}), make(chan bool)
+		go func() {
+			for {
+				select {
+				case <-stop:
+					done <- false
+					return
+				default:
+				}
+				if f, err := os.OpenFile(filepath.Join(dir, "config"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644); err == nil {
+					f.Close()
+					done <- true
+					return
+				}
+			}
+		}()
+		inspect(t, dir, time.Time{})
+		close(stop)
+		if made := <-done; made {
+			if _, err := os.Lstat(filepath.Join(dir, "config")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // Without time left everything goes that could run something, but for directories
 // that are no repositories.
 func TestInspectionWithoutTime(t *testing.T) {
@@ -214,7 +247,7 @@ func TestInspectionWithoutTime(t *testing.T) {
 	if err := errors.Join(write(dir, "config", "[core]\n\tbare = false\n", 0o644), write(dir, "hooks/update", "", 0o644), write(dir, "description", "", 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	got := inspectedIn(t, dir, true)
+	got, _ := inspect(t, dir, time.Unix(1, 0))
 	slices.Sort(got)
 	if want := []string{"there was no time left to look at it: renamed to config.srt-blocked", "there was no time left to look at it: renamed to hooks.srt-blocked"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)

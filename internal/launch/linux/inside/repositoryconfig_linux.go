@@ -117,10 +117,12 @@ func (n *inspection) replace(m *member, why string, data []byte) {
 	if err == nil {
 		f := os.NewFile(uintptr(fd), m.name)
 		_, err = f.Write(data)
-		err = errors.Join(err, f.Chmod(os.FileMode(m.stat.Mode&0o666|0o600)), f.Close())
+		if err = errors.Join(err, f.Chmod(os.FileMode(m.stat.Mode&0o666|0o600)), f.Close()); err != nil {
+			_ = unix.Unlinkat(m.dir, m.name, 0)
+		}
 	}
 	if err != nil {
-		_ = unix.Unlinkat(m.dir, m.name, 0)
+		n.failed = n.failed || errors.Is(err, unix.EEXIST) // somebody else's, who keeps it
 		n.report(m, repositoryConfig, "new configuration", "could not be written: "+err.Error())
 	}
 }
