@@ -89,6 +89,19 @@ var repositoryAttacks = []repositoryAttack{
 	{"HEAD by a nameless file", []string{byHand + `mkdir d; parts d/.git; ATTACK "make: nameless file"`}, useAnywhere},
 	{"HEAD below descriptors", []string{byHand + `mkdir d; parts d/.git; ATTACK "make: below a descriptor"`}, useAnywhere},
 	{"HEAD by a race", []string{byHand + `mkdir d; parts d/.git; ATTACK "make: race"`}, useAnywhere},
+	{"common directory that had a HEAD", []string{byHand + `mkdir -p d/.git; parts c; head c/HEAD; rm c/HEAD; head d/.git/HEAD; echo ../../c > d/.git/commondir`}, useAnywhere},
+	{"common directory with a directory for a HEAD", []string{byHand + `mkdir -p d/.git c/HEAD; parts c; head d/.git/HEAD; echo ../../c > d/.git/commondir`}, useAnywhere},
+	{"NUL in a subsection", []string{`git init d; printf '[core "fsmonitor\0"]\n\tx = EVIL\n' >> d/.git/config`}, useAnywhere},
+	{"HEAD exchanged with a directory", []string{byHand + `parts d; printf '\tbare = false\n\tworktree = .\n' >> d/config; mkdir d/HEAD`, byHand + `head h; ATTACK "make: HEAD exchanged"`}, useAnywhere},
+	{"a directory HEAD exchanged", []string{byHand + `parts d; printf '\tbare = false\n\tworktree = .\n' >> d/config; mkdir d/HEAD`, byHand + `head h; ATTACK "make: HEAD given away"`}, useAnywhere},
+	{"before the first init, over an empty directory", []string{`mkdir -p d/.git`, byHand + `parts x; mv -T x d/.git`}, "git init d;" + useAnywhere},
+	{"before the first init, exchanged", []string{`mkdir -p d/.git`, byHand + `parts p; ATTACK "make: directories exchanged"`}, "git init d;" + useAnywhere},
+	{"before the first init, hooks over an empty directory", []string{`mkdir -p d/.git/hooks`, `mkdir x; printf '#!/bin/sh\nEVIL\n' > x/post-commit; chmod +x x/post-commit; mv -T x d/.git/hooks`}, "git init d;" + useAnywhere},
+	{"HEAD but no refs", []string{byHand + `mkdir d; parts d/.git; head d/.git/HEAD; rm -r d/.git/refs`}, "git init d;" + useAnywhere},
+	{"refs in the second run", []string{byHand + `mkdir d; parts d/.git; head d/.git/HEAD; rm -r d/.git/refs`, `mkdir d/.git/refs`}, useAnywhere},
+	{"configuration of an incomplete repository", []string{byHand + `mkdir -p d/1/2/3/.git; cd d/1/2/3; head .git/HEAD`, byHand + `cd d/1/2/3; parts .git; rm -r .git/refs`}, "git init d/1/2/3; git -C d/1/2/3 status"},
+	{"pointer to an incomplete repository", []string{byHand + `mkdir d; parts x; head x/HEAD; rm -r x/refs; echo 'gitdir: ../x' > d/.git`, `mkdir x/refs`}, useAnywhere},
+	{"protected name written by git", []string{`git init d; mkdir d/t; echo EVIL > d/t/.bashrc; git -C d --work-tree=t add .; git -C d commit -m x; git -C d config core.worktree ../..`}, `git -C d checkout -f; . ./.bashrc`},
 	{"huge configuration", []string{`git init d; (git config --file d/.git/config core.fsmonitor 'EVIL'; head -c 2000000 /dev/zero | tr '\0' '\n') >> d/.git/config`}, useAnywhere},
 }
 
@@ -99,6 +112,8 @@ func repositorySettings(backend string, allowed bool) string {
 // repositoryMakers put the HEAD into place, by calls that no shell makes.
 var repositoryMakers = []technique{
 	{"make: directories exchanged", func() error { return swapNames("p", "d/.git") }},
+	{"make: HEAD exchanged", func() error { return swapNames("h", "d/HEAD") }},
+	{"make: HEAD given away", func() error { return swapNames("d/HEAD", "h") }},
 	{"make: nameless file", func() error {
 		fd, err := namelessFile()
 		if err != nil {
@@ -252,6 +267,10 @@ func TestNewRepositoriesAllowed(t *testing.T) {
 	for _, a := range repositoryAttacks {
 		switch a.name {
 		case "linked configuration", "closed files", "closed hooks", // protected in the next run anyway
+			"refs in the second run",              // likewise
+			"pointer to an incomplete repository": // refused in the next run anyway
+			continue
+		case
 			"before the first init, by a pointer": // not every git makes it
 			continue
 		}
@@ -394,4 +413,32 @@ func TestNewRepositoriesContained(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A file system that somebody mounted at one of the names stays as it is.
+func TestNewRepositoriesAroundMounts(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	s := newSandboxed(t, 0, repositorySettings("native", false))
+	disk := filepath.Join(s.home, "disk")
+	if err := errors.Join(os.MkdirAll(disk, 0o755), os.WriteFile(filepath.Join(disk, "photo"), []byte("precious"), 0o644), os.MkdirAll(filepath.Join(s.dir, "d/.git/hooks"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.command("--violations", "always", "-c", "echo > d/.git/config")
+	cmd.Args = append([]string{"unshare", "-m", "sh", "-c", `mount --make-rprivate / && mount --bind "$1" d/.git/hooks || exit 77; shift; exec "$@"`, "sh", disk, cmd.Path}, cmd.Args[1:]...)
+	var err error
+	if cmd.Path, err = exec.LookPath("unshare"); err != nil {
+		t.Skip(err)
+	}
+	said, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() == 77 {
+		t.Skipf("mounting: %s", said)
+	}
+	if err != nil || !strings.Contains(string(said), "d/.git/hooks (part of a repository that is still to be made: it could not be renamed: device or resource busy") {
+		t.Errorf("%v: %s", err, said)
+	}
+	if _, err := os.Lstat(filepath.Join(disk, "photo")); err != nil {
+		t.Error(err)
+	}
 }

@@ -133,6 +133,15 @@ func TestSyntaxError(t *testing.T) {
 	}
 }
 
+// To git a NUL byte ends a name, so that these are core.fsmonitor and a path.
+func TestNUL(t *testing.T) {
+	for _, data := range []string{"[core \"fsmonitor\x00\"]\nx = y\n", "[core \"fsmonitor\\\x00\"]\nx = y\n", "[core]\nx = y\x00z\n", "[core]\nx\x00 = y\n", "[core]\nx = \"y\\\x00\"\n"} {
+		if entries, err := Parse([]byte(data)); err == nil || len(entries) > 0 {
+			t.Errorf("%q: %q, %v", data, listed(entries), err)
+		}
+	}
+}
+
 func TestRunsPrograms(t *testing.T) {
 	for _, text := range []string{
 		"[core]fsmonitor=x", "[core]FSMonitor=\"tru\"e1", "[core]hooksPath=x", "[core]sshCommand=x", "[core]pager=x", "[core]editor=x", "[core]askPass=x", "[core]gitProxy=x",
@@ -143,6 +152,7 @@ func TestRunsPrograms(t *testing.T) {
 		"[branch \"m\"]remote=ext::sh", "[submodule \"s\"]update=!x", "[pager]log=x", "[difftool \"d\"]cmd=x", "[mergetool \"d\"]path=x", "[man \"w\"]cmd=x", "[browser \"b\"]path=x",
 		"[sendemail]toCmd=x", "[sendemail]smtpServer=/x", "[trailer \"t\"]command=x", "[interactive]diffFilter=x", "[imap]tunnel=x", "[tar \"x\"]command=x", "[hook \"h\"]event=pre-commit",
 		"[gc]recentObjectsHook=x", "[lfs \"customtransfer.x\"]path=x", "[init]templateDir=x", "[later \"unknown\"]runCommand=x", "[http]cookieFile=x",
+		"[mergetool \"vimdiff\"]layout=`x`", "[instaweb]port=1", "[tig \"bind\"]generic=P !x", "[tig]bind=x", "[stgit \"alias\"]x=!y", "[branchless \"test.alias\"]x=y", "[gitflow \"path\"]hooks=/x",
 	} {
 		if !runs(t, text) {
 			t.Errorf("%s is not seen", text)

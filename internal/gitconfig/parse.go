@@ -34,7 +34,9 @@ func (e *SyntaxError) Error() string {
 
 // Parse reads a configuration file as git does, see "Syntax" in git-config(1).
 // With a [*SyntaxError] come the entries before the faulty line: git refuses
-// such a file, other programs may not.
+// such a file, other programs may not. A NUL byte in a subsection or a value is a
+// mistake here only: to git it ends the whole name, or the value, so that
+// [core "pager\0"] x = y means core.pager.
 func Parse(data []byte) ([]Entry, error) {
 	p := &parser{data: bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), line: 1}
 	for {
@@ -133,12 +135,12 @@ func (p *parser) subsection(c byte) (string, bool) {
 	var name strings.Builder
 	for {
 		switch c = p.next(); c {
-		case '\n':
+		case '\n', 0:
 			return "", false
 		case '"':
 			return name.String(), p.next() == ']'
 		case '\\':
-			if c = p.next(); c == '\n' {
+			if c = p.next(); c == '\n' || c == 0 {
 				return "", false
 			}
 		}
@@ -180,6 +182,8 @@ func (p *parser) value() (string, bool) {
 	for {
 		c := p.next()
 		switch {
+		case c == 0:
+			return "", false
 		case c == '\n':
 			return b.String()[:kept], !quoted
 		case isSpace(c) && !quoted:

@@ -13,10 +13,15 @@ func RunsPrograms(e Entry) bool {
 	if hasTransport(e.Value) { // of a remote, of a branch, of a submodule
 		return true
 	}
+	if e.Subsection == "alias" || strings.HasSuffix(e.Subsection, ".alias") { // of StGit, git-branchless
+		return true
+	}
 	switch e.Section {
 	case "alias", "include", "includeif", "hook", "guitool":
 		// An alias without "!" can still be "rebase --exec …".
 		return true
+	case "tig": // bind.generic = KEY !command
+		return e.Subsection == "bind" || e.Name == "bind"
 	case "pager":
 		return !e.boolean()
 	case "protocol":
@@ -42,15 +47,15 @@ var programNames = map[string][]string{
 	"diff":       {"external", "command", "textconv"},
 	"merge":      {"driver"},
 	"difftool":   {"cmd", "path"},
-	"mergetool":  {"cmd", "path"},
+	"mergetool":  {"cmd", "path", "layout"}, // of vimdiff, through eval
 	"browser":    {"cmd", "path"},
 	"man":        {"cmd", "path"},
 	"credential": {"helper"},
 	"gpg":        {"program", "defaultkeycommand"},
 	"remote":     {"uploadpack", "receivepack", "vcs"},
 	"imap":       {"tunnel"},
-	"sendemail":  {"smtpserver"}, // may be a program
-	"instaweb":   {"httpd", "browser", "modulepath"},
+	"sendemail":  {"smtpserver"},                             // may be a program
+	"instaweb":   {"httpd", "browser", "modulepath", "port"}, // the last as it is in the server's configuration
 	"lfs":        {"path", "clean", "smudge"},
 	"svn":        {"authorsprog"},
 	"init":       {"templatedir"}, // hooks of the repositories to come
@@ -60,7 +65,7 @@ var programNames = map[string][]string{
 // switches are names that are also used to switch something built in on or off.
 var switches = map[string]bool{"core.fsmonitor": true}
 
-var programSuffixes = []string{"command", "cmd", "program", "prog", "helper", "editor", "pager", "driver", "hook", "askpass", "browser", "difffilter"}
+var programSuffixes = []string{"command", "cmd", "program", "prog", "helper", "editor", "pager", "driver", "hook", "askpass", "browser", "difffilter", "hooks"}
 
 // boolean reports whether git takes the value for true or false.
 func (e Entry) boolean() bool {

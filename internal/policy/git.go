@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"errors"
 	"path"
 	"slices"
 	"strings"
@@ -127,6 +128,28 @@ func (r *resolver) protectWorktrees(dir string) error {
 				return err
 			}
 		}
+		if err := r.keepIncomplete(child(dir, ent.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepIncomplete keeps a protected directory that git does not take for a
+// repository from becoming one: an earlier command may have made what is in it, and
+// what is protected is nothing that the look at new repositories could take away.
+func (r *resolver) keepIncomplete(dir string) error {
+	missing := slices.DeleteFunc([]string{"objects", "refs"}, func(name string) bool { return r.holdsAny(dir, name) })
+	if r.holdsAny(dir, "commondir") {
+		missing = nil
+	}
+	if info, err := r.fs.Lstat(child(dir, "HEAD")); err != nil || info.Kind == Dir {
+		missing = append(missing, "HEAD")
+	}
+	for _, name := range missing {
+		if err := r.denyWrite(child(dir, name), denial{rule: builtIn("incomplete git directory"), fold: true, found: true}); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -147,7 +170,7 @@ func (r *resolver) protectModules(dir string, depth int) error {
 		}
 		sub := child(dir, ent.Name)
 		if r.holdsAny(sub, "HEAD", "config", "hooks", "objects") {
-			err = r.protectGitDir(sub, "")
+			err = errors.Join(r.protectGitDir(sub, ""), r.keepIncomplete(sub))
 		} else {
 			err = r.protectModules(sub, depth+1)
 		}
@@ -174,7 +197,7 @@ func looksBare(entries []Entry) bool {
 	var head, objects, refs bool
 	for _, e := range entries {
 		dir := e.Kind == Dir || e.Kind == Symlink
-		head = head || e.Name == "HEAD"
+		head = head || e.Name == "HEAD" && e.Kind != Dir
 		objects = objects || e.Name == "objects" && dir
 		refs = refs || e.Name == "refs" && dir
 	}
@@ -193,7 +216,7 @@ func (r *resolver) protectPointed(pointer, worktree string, missing bool) error 
 		return nil
 	}
 	for _, dir := range pointed(parentOf(pointer), target) {
-		if err := r.protectNamedGitDir(dir, worktree, missing); err != nil {
+		if err := r.protectNamedGitDir(dir, worktree, false, missing); err != nil {
 			return err
 		}
 	}
@@ -219,8 +242,8 @@ func pointed(base string, text []byte) []string {
 
 // protectNamedGitDir protects a git directory that a file names. A target that
 // exists and is no git directory is left alone: the content of a file must not
-// aim a deny anywhere.
-func (r *resolver) protectNamedGitDir(dir, worktree string, missing bool) error {
+// aim a deny anywhere. A common directory needs no HEAD.
+func (r *resolver) protectNamedGitDir(dir, worktree string, common, missing bool) error {
 	l, err := r.land(dir, true)
 	switch {
 	case err != nil:
@@ -234,7 +257,13 @@ func (r *resolver) protectNamedGitDir(dir, worktree string, missing bool) error 
 		return nil
 	}
 	r.pinLinks(l.links)
-	return r.protectGitDir(l.path, worktree)
+	if err := r.protectGitDir(l.path, worktree); err != nil {
+		return err
+	}
+	if common && r.holdsAny(l.path, "objects") && r.holdsAny(l.path, "refs") {
+		return nil
+	}
+	return r.keepIncomplete(l.path)
 }
 
 // protectCommon protects the directory that a git directory shares hooks and
@@ -253,7 +282,7 @@ func (r *resolver) protectCommon(dir, worktree string) error {
 		return nil
 	}
 	for _, common := range pointed(dir, data) {
-		if err := r.protectNamedGitDir(common, worktree, true); err != nil {
+		if err := r.protectNamedGitDir(common, worktree, true, true); err != nil {
 			return err
 		}
 	}

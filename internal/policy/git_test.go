@@ -77,6 +77,19 @@ func TestGitDirectories(t *testing.T) {
 		"remove /home/u/w/l/.git EBUSY", "create /home/u/elsewhere/hooks EPERM")
 }
 
+// What is protected before it is a repository does not become one: the look at new
+// repositories could take nothing of it away.
+func TestIncompleteGitDirectories(t *testing.T) {
+	f := newFake(user, append(repo("/home/u/w/.git"), "/home/u/w/.git/modules/a/config", "/home/u/w/.git/modules/b/HEAD", "/home/u/w/.git/modules/b/objects/x", "/home/u/w/.git/modules/c/HEAD/x", "/home/u/w/.git/modules/c/objects/x", "/home/u/w/.git/modules/c/refs/x",
+		"/home/u/w/.git/worktrees/x/config.worktree", "/home/u/w/.git/worktrees/y/HEAD")...)
+	f.say("/home/u/w/.git/worktrees/x/commondir", "/home/u/w/c").say("/home/u/w/.git/worktrees/y/commondir", "../..")
+	f.say("/home/u/w/p/.git", "gitdir: ../q").put("/home/u/w/q/objects", &fakeNode{kind: Dir, mode: 0o755, uid: user})
+	p := mustResolveFake(t, f, allowing("."))
+	const modules, worktrees = "/home/u/w/.git/modules/", "/home/u/w/.git/worktrees/"
+	answers(t, p, "create "+modules+"a/HEAD EPERM", "create "+modules+"a/refs EPERM", "create "+modules+"a/objects EPERM", "create "+modules+"b/refs EPERM", "write "+modules+"b/HEAD ok", "create "+modules+"b/objects/aa ok", "from "+modules+"c/HEAD EBUSY", "create "+modules+"c/refs/heads ok",
+		"create "+modules+"d ok", "create "+worktrees+"x/HEAD EPERM", "write "+worktrees+"y/HEAD ok", "create "+worktrees+"y/refs ok", "create /home/u/w/q/HEAD EPERM", "create /home/u/w/q/refs EPERM")
+}
+
 // A commondir that was there before is followed from any git directory.
 func TestCommonDirectory(t *testing.T) {
 	f := newFake(user, append(repo("/home/u/w/.git"), repo("/home/u/shared")...)...).say("/home/u/w/.git/commondir", "/home/u/shared\n")

@@ -1,9 +1,11 @@
 package linux
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,15 +23,22 @@ import (
 type watched struct {
 	names []policy.Absent
 	dirs  map[directory]*os.File
+	// fold are names of which the case does not matter. others are those in the
+	// directories that differ from them in case and were there before the run.
+	fold   map[directory][]string
+	others map[directory]map[string]bool
 }
 
 type directory struct{ dev, ino uint64 }
 
 // watch opens the directories of the names.
 func watch(names []policy.Absent) (*watched, error) {
-	w := &watched{names: names, dirs: map[directory]*os.File{}}
+	w := &watched{names: names, dirs: map[directory]*os.File{}, fold: map[directory][]string{}, others: map[directory]map[string]bool{}}
 	for _, a := range names {
 		key := directory{a.Dev, a.Ino}
+		if a.Fold {
+			w.fold[key] = append(w.fold[key], a.Name)
+		}
 		if w.dirs[key] != nil {
 			continue
 		}
@@ -47,6 +56,12 @@ func watch(names []policy.Absent) (*watched, error) {
 		case st.Dev != a.Dev || st.Ino != a.Ino:
 			w.close()
 			return nil, &launch.StartError{Stage: "changed", Text: a.Parent + " was replaced while the sandbox was being set up"}
+		}
+	}
+	for key, names := range w.fold {
+		w.others[key] = map[string]bool{}
+		for _, name := range alike(w.dirs[key], names) {
+			w.others[key][name] = !slices.Contains(names, name) // else it appeared since the policy was made
 		}
 	}
 	return w, nil
@@ -73,9 +88,19 @@ func (p *process) takeNamesAway() {
 	if p.via != nil {
 		p.via.awaitInit()
 	}
+	defer func() {
+		p.watched.close()
+		p.watched = nil
+	}()
+	similar := map[directory][]string{}
+	for key, dir := range p.watched.dirs {
+		defer unlock(dir)()
+		similar[key] = slices.DeleteFunc(alike(dir, p.watched.fold[key]), func(name string) bool { return p.watched.others[key][name] })
+	}
 	for _, a := range p.watched.names {
-		dir := p.watched.dirs[directory{a.Dev, a.Ino}]
-		for _, name := range appeared(dir, a) {
+		key := directory{a.Dev, a.Ino}
+		dir := p.watched.dirs[key]
+		for _, name := range appeared(dir, a, similar[key]) {
 			aside, err := moveAside(dir, name)
 			outcome := "it is " + aside + " now"
 			if err != nil {
@@ -84,8 +109,6 @@ func (p *process) takeNamesAway() {
 			p.reportAppeared(a, name, outcome)
 		}
 	}
-	p.watched.close()
-	p.watched = nil
 }
 
 func (p *process) reportAppeared(a policy.Absent, name, outcome string) {
@@ -93,8 +116,9 @@ func (p *process) reportAppeared(a policy.Absent, name, outcome string) {
 	p.request.Violation(launch.Violation{Operation: "create", Path: path.Join(a.Parent, name), Target: a.Full, Rule: a.Rule.String(), Cure: a.Rule.Cure})
 }
 
-// appeared lists the names that should not be there.
-func appeared(dir *os.File, a policy.Absent) []string {
+// appeared lists the names that should not be there, of similar ones those that
+// are meant.
+func appeared(dir *os.File, a policy.Absent, similar []string) []string {
 	if !a.Fold {
 		var st unix.Stat_t
 		if unix.Fstatat(int(dir.Fd()), a.Name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -102,25 +126,56 @@ func appeared(dir *os.File, a policy.Absent) []string {
 		}
 		return []string{a.Name}
 	}
-	_, _ = dir.Seek(0, 0)
-	all, _ := dir.Readdirnames(-1)
-	var names []string
-	for _, name := range all {
-		if strings.EqualFold(name, a.Name) {
-			names = append(names, name)
-		}
-	}
-	return names
+	return slices.DeleteFunc(slices.Clone(similar), func(name string) bool { return !strings.EqualFold(name, a.Name) })
 }
 
-// maxAside bounds the search for a free name.
+// alike lists the names in a directory that differ from others in case at most. A
+// command can make a directory that is too large to be held in memory.
+func alike(dir *os.File, others []string) (names []string) {
+	const most = 1024
+	if len(others) == 0 {
+		return nil
+	}
+	_, _ = dir.Seek(0, 0)
+	for {
+		some, err := dir.Readdirnames(most)
+		for _, n := range some {
+			if slices.ContainsFunc(others, func(o string) bool { return strings.EqualFold(n, o) }) {
+				names = append(names, n)
+			}
+		}
+		if err != nil {
+			return names
+		}
+	}
+}
+
+// unlock gives the owner of a directory what is needed to rename in it until lock is
+// called: the command may have taken it away.
+func unlock(dir *os.File) (lock func()) {
+	const want, all = 0o700, 0o7777
+	fd := int(dir.Fd())
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&want == want || int(st.Uid) != os.Geteuid() {
+		return func() {}
+	}
+	_ = unix.Fchmod(fd, st.Mode&all|want)
+	return func() { _ = unix.Fchmod(fd, st.Mode&all) }
+}
+
+// maxAside bounds the search for a free name among those that can be foreseen.
 const maxAside = 100
 
 // moveAside gives an object a name that means nothing to any program.
 func moveAside(dir *os.File, name string) (aside string, err error) {
-	for i := range maxAside {
-		aside = name + blockedSuffix
-		if i > 0 {
+	const longest = 200 // of 255, the rest for what is added
+	base := name[:min(len(name), longest)] + blockedSuffix
+	for i := range maxAside + 3 {
+		aside = base
+		switch {
+		case i >= maxAside: // the command made all the others
+			aside += "-" + rand.Text()[:10]
+		case i > 0:
 			aside += fmt.Sprintf(".%d", i)
 		}
 		err = unix.Renameat2(int(dir.Fd()), name, int(dir.Fd()), aside, unix.RENAME_NOREPLACE)

@@ -2,8 +2,10 @@ package linux
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +64,49 @@ func TestTakeNamesAway(t *testing.T) {
 	}
 	if _, err := os.Lstat(moved + "/.bashrc"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf(".bashrc: %v", err)
+	}
+}
+
+// What the user had before stays, however much it looks like a protected name.
+// Neither closed directories nor taken names keep one where it is.
+func TestTakeNamesAwayFromHostileDirectories(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 255)
+	make := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	make(".VsCode")
+	w, err := watch([]policy.Absent{absentIn(t, dir, ".bashrc", false), absentIn(t, dir, ".vscode", true), absentIn(t, dir, long, false)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".bashrc", ".vscode", ".VSCODE", long, ".bashrc" + blockedSuffix} {
+		make(name)
+	}
+	for i := range maxAside {
+		make(fmt.Sprintf(".bashrc%s.%d", blockedSuffix, i))
+	}
+	if err := os.Chmod(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{watched: w, request: launch.Request{Note: func(string) {}, Violation: func(launch.Violation) {}}}
+	p.takeNamesAway()
+	if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != 0 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{".VsCode": true, ".bashrc": false, ".vscode": false, ".VSCODE": false, long: false} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -7,10 +7,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/srt-sandbox/srt/internal/gitconfig"
 )
 
 // After the command, when no process of it is left, srt-init looks at the
@@ -29,6 +28,9 @@ const (
 	// maxConfig bounds one configuration file, maxConfigs all that are read.
 	maxConfig  = 1 << 20
 	maxConfigs = 64 << 20
+	// maxConfigLines bounds the entries of one, each of which takes much more memory
+	// than its two bytes.
+	maxConfigLines = 50_000
 	// maxHooks is how many hooks are renamed one by one.
 	maxHooks = 64
 	// maxHookNames bounds the entries of one directory that are looked at.
@@ -37,6 +39,9 @@ const (
 	maxBlocked = 500
 	// maxCommonDir is more than any path.
 	maxCommonDir = unix.PathMax
+	// maxLook bounds the time of all looks together, so that a command cannot make
+	// its end take as long as it likes. What is left then is renamed unseen.
+	maxLook = 8 * time.Second
 )
 
 // Operations of the reports.
@@ -53,10 +58,12 @@ type inspection struct {
 	shared sharedMemory
 	// private is removed after the run, with all that it holds.
 	private string
-	born    map[object]int
-	read    int64 // bytes of configuration so far
-	sent    int
-	failed  bool // something could not be looked at
+	// common are directories that a commondir led to and that were looked at.
+	common map[object]bool
+	until  time.Time
+	read   int64 // bytes of configuration so far
+	sent   int
+	failed bool // something could not be looked at
 }
 
 // inspectRepositories is called once, when everything that the command started
@@ -65,7 +72,7 @@ func (i *initProcess) inspectRepositories() bool {
 	r := i.guard.repositories
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	look := &inspection{control: i.control, rules: i.guard.rules, shared: i.guard.sharedMemory, private: i.spec.Private, born: r.held}
+	look := &inspection{control: i.control, rules: i.guard.rules, shared: i.guard.sharedMemory, private: i.spec.Private, common: map[object]bool{}, until: time.Now().Add(maxLook)}
 	for _, dir := range r.held {
 		look.repository(dir)
 	}
@@ -79,38 +86,54 @@ func (i *initProcess) inspectRepositories() bool {
 }
 
 // repository looks at one directory. One that lacks a part is no repository, and
-// no reason to touch what may be somebody's files of the same names: getting that
-// part makes a later run look at it.
+// no reason to touch what may be somebody's files of the same names, unless it is
+// called .git: getting that part makes a later run look at it, or that run protects
+// what is there and refuses the missing part.
 func (n *inspection) repository(dir int) {
 	var st unix.Stat_t
 	if unix.Fstat(dir, &st) != nil || st.Nlink == 0 {
 		return
 	}
 	giveBack(dir, &st)
-	name, ok := placeOf(dir)
-	if ok && n.private != "" && Beneath(n.private, name) {
+	if n.isPrivate(dir) {
 		return
 	}
-	if !n.has(dir, headName) && strings.EqualFold(path.Base(name), gitName) {
+	complete := n.complete(dir)
+	// A path that is too long to be told may end in anything.
+	name, _ := placeOf(dir)
+	switch {
+	case complete && n.late():
+		n.takeAll(dir, "there was no time left to look at it")
+	case complete:
+		n.contents(dir)
+		n.commonDir(dir)
+	case name == "" || strings.EqualFold(path.Base(name), gitName):
 		n.prepared(dir)
 	}
-	if !n.has(dir, headName) || !(n.has(dir, "commondir") || n.has(dir, "objects") && n.has(dir, "refs")) {
-		return
-	}
-	n.contents(dir)
-	n.commonDir(dir)
 }
 
-// prepared looks at a directory .git without a HEAD. Nothing in it is of any use
+func (n *inspection) late() bool { return !n.until.IsZero() && time.Now().After(n.until) }
+
+// complete reports whether git takes a directory for a repository.
+func (n *inspection) complete(dir int) bool {
+	return n.has(dir, headName) && (n.has(dir, "commondir") || n.has(dir, "objects") && n.has(dir, "refs"))
+}
+
+// prepared looks at a directory .git that lacks a part. Nothing in it is of any use
 // before "git init", which would keep it.
 func (n *inspection) prepared(dir int) {
+	n.takeAll(dir, "part of a repository that is still to be made")
+}
+
+// takeAll blocks all that git runs or that leads to it.
+func (n *inspection) takeAll(dir int, why string) {
 	for name, operation := range map[string]string{"config": repositoryConfig, "config.worktree": repositoryConfig, "commondir": repositoryConfig, "hooks": repositoryHook} {
 		m := n.member(dir, name)
 		if m == nil {
 			continue
 		}
 		if name != "hooks" || m.kind() == unix.S_IFLNK || m.kind() == unix.S_IFDIR && n.holdsHooks(m) {
-			n.block(m, operation, "part of a repository that is still to be made", "")
+			n.block(m, operation, why, "")
 		}
 		m.close()
 	}
@@ -118,6 +141,9 @@ func (n *inspection) prepared(dir int) {
 
 // holdsHooks reports whether a directory of hooks holds more than samples.
 func (n *inspection) holdsHooks(m *member) bool {
+	if n.late() {
+		return true
+	}
 	names, err := m.names(maxHookNames)
 	return err != nil || slices.ContainsFunc(names, func(name string) bool { return !strings.HasSuffix(strings.ToLower(name), ".sample") })
 }
@@ -130,7 +156,7 @@ func (n *inspection) above(dir int) {
 		return
 	}
 	giveBack(dir, &st)
-	if name, ok := placeOf(dir); ok && n.private != "" && (name == n.private || Beneath(n.private, name)) {
+	if n.isPrivate(dir) {
 		return
 	}
 	m := n.member(dir, gitName)
@@ -138,26 +164,41 @@ func (n *inspection) above(dir int) {
 		return
 	}
 	defer m.close()
-	target := gitName
-	switch m.kind() {
-	case unix.S_IFDIR:
-		if !n.has(m.fd, headName) {
+	if m.kind() == unix.S_IFDIR {
+		if !n.complete(m.fd) {
 			n.prepared(m.fd)
 		}
 		return
-	case unix.S_IFREG:
+	}
+	if n.late() {
+		n.block(m, repositoryConfig, "a pointer that there was no time left to follow", "")
+		return
+	}
+	git, err := openPointed(m)
+	if err == nil {
+		defer unix.Close(git)
+	}
+	if err != nil || !isRepository(git) || n.isPrivate(git) {
+		n.block(m, repositoryConfig, "a pointer to a repository that is still to be made", "")
+	}
+}
+
+// openPointed opens the directory that a .git is, as a link or a file leads to.
+func openPointed(m *member) (int, error) {
+	target := gitName
+	if m.kind() == unix.S_IFREG {
 		text, _ := m.readAll(maxCommonDir) // no pointer if it cannot be read
 		after, _ := strings.CutPrefix(string(text), "gitdir: ")
 		target, _, _ = strings.Cut(after, "\x00")
 		target = strings.TrimRight(target, "\r\n")
 	}
-	git, err := unix.Openat2(dir, target, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
-	if err == nil {
-		defer unix.Close(git)
-	}
-	if err != nil || !exists(location{dir: git, name: headName}) {
-		n.block(m, repositoryConfig, "a pointer to a repository that is still to be made", "")
-	}
+	return unix.Openat2(m.dir, target, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
+}
+
+// isPrivate reports whether a directory is removed after the run.
+func (n *inspection) isPrivate(dir int) bool {
+	name, ok := placeOf(dir)
+	return ok && n.private != "" && (name == n.private || Beneath(n.private, name))
 }
 
 // has reports whether a directory has an entry. One that cannot be looked at
@@ -188,98 +229,6 @@ func (n *inspection) contents(dir int) {
 	n.hooks(dir)
 }
 
-// config blocks a configuration file that makes git run programs, or that could
-// be made to later through another name.
-func (n *inspection) config(dir int, name string) {
-	m := n.member(dir, name)
-	if m == nil {
-		return
-	}
-	defer m.close()
-	if m.kind() == unix.S_IFDIR {
-		return // git cannot read it
-	}
-	data, err := m.readAll(min(maxConfig, maxConfigs-n.read))
-	n.read += int64(len(data))
-	if err != nil {
-		n.block(m, repositoryConfig, "a configuration that cannot be read", "")
-		return
-	}
-	entries, err := gitconfig.Parse(data)
-	kept, taken := n.sort(dir, entries)
-	switch {
-	case len(taken) > 0:
-		n.replace(m, strings.Join(taken, ", "), gitconfig.Format(kept))
-	case err != nil:
-		n.block(m, repositoryConfig, "a configuration with mistakes", "")
-	case !m.alone():
-		n.replace(m, "a configuration with another name", data)
-	}
-}
-
-// sort separates the entries that run programs and names them, a few at most.
-func (n *inspection) sort(dir int, entries []gitconfig.Entry) (kept []gitconfig.Entry, taken []string) {
-	const most, longest = 5, 80
-	for _, e := range entries {
-		if !gitconfig.RunsPrograms(e) && (e.Key() != "core.worktree" || n.mayBeWorktree(dir, e.Value)) {
-			kept = append(kept, e)
-			continue
-		}
-		key := e.Key()
-		if len(key) > longest {
-			key = key[:longest] + "…"
-		}
-		if len(taken) < most && !slices.Contains(taken, key) {
-			taken = append(taken, key)
-		} else if len(taken) == most {
-			taken = append(taken, "…")
-		}
-	}
-	return kept, taken
-}
-
-// mayBeWorktree reports whether git would write to a place that the command may
-// write to itself. A way there through symbolic links could be turned later.
-func (n *inspection) mayBeWorktree(dir int, value string) bool {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
-	fd, err := unix.Openat2(dir, value, &how)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	return n.mayWriteBelow(fd)
-}
-
-// mayWriteBelow reports whether the command may write to a directory.
-func (n *inspection) mayWriteBelow(dir int) bool {
-	if n.rules != nil {
-		name, e := objectName(dir)
-		_, ok := n.rules.mayChange(name)
-		return e == 0 && name != "" && ok
-	}
-	var fs unix.Statfs_t
-	return unix.Fstatfs(dir, &fs) == nil && fs.Flags&unix.ST_RDONLY == 0
-}
-
-// replace renames a configuration and writes one without the entries that were
-// taken, so that the repository stays one.
-func (n *inspection) replace(m *member, why string, data []byte) {
-	n.block(m, repositoryConfig, why, ", the rest of it is in its place")
-	if exists(location{dir: m.dir, name: m.name}) {
-		return // could not be renamed
-	}
-	fd, err := unix.Openat(m.dir, m.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err == nil {
-		f := os.NewFile(uintptr(fd), m.name)
-		_, err = f.Write(data)
-		err = errors.Join(err, f.Chmod(os.FileMode(m.stat.Mode&0o666|0o600)), f.Close())
-	}
-	if err != nil {
-		_ = unix.Unlinkat(m.dir, m.name, 0)
-		n.report(m, repositoryConfig, "new configuration", "could not be written: "+err.Error())
-	}
-}
-
 // hooks blocks the programs in the directory of hooks.
 func (n *inspection) hooks(dir int) {
 	m := n.member(dir, "hooks")
@@ -296,7 +245,7 @@ func (n *inspection) hooks(dir int) {
 		return
 	}
 	found, err := n.programs(m)
-	if err != nil || len(found) > maxHooks {
+	if err != nil || len(found) > 0 && n.sent > maxBlocked || len(found) > maxHooks {
 		n.block(m, repositoryHook, "too many hooks", "")
 		found = nil
 	}
@@ -318,6 +267,9 @@ func (n *inspection) programs(m *member) ([]string, error) {
 	slices.Sort(names)
 	var found []string
 	for _, name := range names {
+		if n.late() {
+			return nil, errors.New("no time left")
+		}
 		if strings.HasSuffix(strings.ToLower(name), ".sample") || strings.Contains(name, blockedSuffix) {
 			continue
 		}
@@ -361,9 +313,6 @@ func (n *inspection) commonDir(dir int) {
 	if unix.Fstat(common, &st) != nil {
 		return
 	}
-	if _, known := n.born[object{st.Dev, st.Ino}]; known {
-		return // looked at by itself
-	}
 	if n.mayWriteBelow(common) {
 		giveBack(common, &st)
 	}
@@ -371,8 +320,11 @@ func (n *inspection) commonDir(dir int) {
 	switch {
 	case !has("objects") || !has("refs"):
 		n.block(m, repositoryConfig, "a commondir that leads to no repository", "")
-	case !has(headName):
-		n.contents(common)
+	case n.isPrivate(common):
+		n.block(m, repositoryConfig, "a commondir that leads into the run's temporary directory", "")
+	case !n.has(common, headName) && !n.common[object{st.Dev, st.Ino}]:
+		n.common[object{st.Dev, st.Ino}] = true
+		n.contents(common) // with a HEAD it was looked at by itself, or was there before the run
 	}
 }
 
@@ -381,6 +333,11 @@ func (n *inspection) block(m *member, operation, why, more string) {
 	target, err := setAside(m)
 	if err == nil {
 		n.report(m, operation, why, "renamed to "+target+more)
+		return
+	}
+	if err == unix.EBUSY { // somebody mounted something there, which holds more than this
+		n.failed = true
+		n.report(m, operation, why, "it could not be renamed: "+err.Error()+"; look at it before you use git there")
 		return
 	}
 	// A new name may need space that the disk does not have; removing needs none.

@@ -194,7 +194,7 @@ func (o *opening) create() (int, bool, unix.Errno) {
 	if e := o.g.judgeName(o.c, "open", o.at); e != 0 {
 		return -1, false, e
 	}
-	if e := o.g.arrive(o.c, "open", o.at); e != 0 {
+	if e := o.g.arrive(o.c, "open", o.at, false); e != 0 {
 		return -1, false, e
 	}
 	fd := -1

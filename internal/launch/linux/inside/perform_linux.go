@@ -20,7 +20,7 @@ func (g *guard) makeDir(c *call, dirfd int, path uint64, mode uint32) unix.Errno
 	if e := g.judgeNew(c, "mkdir", at); e != 0 {
 		return e
 	}
-	if e := g.arrive(c, "mkdir", at); e != 0 {
+	if e := g.arrive(c, "mkdir", at, false); e != 0 {
 		return e
 	}
 	e = g.withUmask(c, func() error { return unix.Mkdirat(at.dir, at.last(), mode) })
@@ -49,7 +49,7 @@ func (g *guard) makeNode(c *call, dirfd int, path uint64, mode uint32, dev int) 
 	if e := g.judgeNew(c, "mknod", at); e != 0 {
 		return e
 	}
-	if e := g.arrive(c, "mknod", at); e != 0 {
+	if e := g.arrive(c, "mknod", at, false); e != 0 {
 		return e
 	}
 	return g.noted(c, "mknod", at, g.withUmask(c, func() error { return unix.Mknodat(at.dir, at.last(), mode, dev) }))
@@ -74,7 +74,7 @@ func (g *guard) symlink(c *call, target uint64, dirfd int, path uint64) unix.Err
 	if e := g.judgeNew(c, "symlink", at); e != 0 {
 		return e
 	}
-	if e := g.arrive(c, "symlink", at); e != 0 {
+	if e := g.arrive(c, "symlink", at, false); e != 0 {
 		return e
 	}
 	return g.noted(c, "symlink", at, result(unix.Symlinkat(text, at.dir, at.last())))
@@ -97,7 +97,7 @@ func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint
 	if n, ok := g.guarded(to); ok && !exists(to) {
 		return g.refuse(c, "link", n, unix.EROFS)
 	}
-	if e := g.arrive(c, "link", to); e != 0 {
+	if e := g.arrive(c, "link", to, false); e != 0 {
 		return e
 	}
 	if g.rules != nil {
@@ -189,8 +189,13 @@ func (g *guard) rename(c *call, oldfd int, oldPath uint64, newfd int, newPath ui
 	if e := g.judgeName(c, "rename", to); e != 0 {
 		return e
 	}
-	if e := g.arrive(c, "rename", to); e != 0 {
+	if e := g.arrive(c, "rename", to, true); e != 0 {
 		return e
+	}
+	if flags&unix.RENAME_EXCHANGE != 0 {
+		if e := g.arrive(c, "rename", from, true); e != 0 {
+			return e
+		}
 	}
 	e = result(unix.Renameat2(from.dir, from.last(), to.dir, to.last(), flags))
 	if e == unix.EXDEV && g.rules == nil {

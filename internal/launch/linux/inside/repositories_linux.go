@@ -20,8 +20,8 @@ import (
 // performs every call that makes a name, so no directory gets the last of these
 // unseen.
 //
-// A directory .git without a HEAD is noted, too, for "git init" keeps the hooks
-// and the configuration that it finds there.
+// A directory .git that is no repository yet is noted, too, for "git init" keeps
+// the hooks and the configuration that it finds there.
 type repositories struct {
 	mu   sync.Mutex
 	held map[object]int // O_PATH descriptors
@@ -59,31 +59,50 @@ func isOneOf(name string, all ...string) bool {
 	return slices.ContainsFunc(all, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
+// isHead reports whether there is something at a location that git may take for
+// a HEAD. A directory may get out of the way without a call that the guard sees.
+func isHead(at location) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(at.dir, at.name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR
+}
+
+// isRepository reports whether git takes a directory for a repository.
+func isRepository(dir int) bool {
+	has := func(name string) bool { return exists(location{dir: dir, name: name}) }
+	return isHead(location{dir: dir, name: headName}) && (has("commondir") || has("objects") && has("refs"))
+}
+
 // ordinaryName spares nearly every name the comparisons.
 func ordinaryName(name string) bool {
 	return name == "" || !strings.Contains(".AaCcFfHhOoPpRrSsUu", name[:1])
 }
 
 // arrive is asked before a name is made. It notes the directory that may become
-// a repository by that; where no more can be noted, the name is refused.
-func (g *guard) arrive(c *call, operation string, at location) unix.Errno {
+// a repository by that; where no more can be noted, the name is refused. replaces
+// says that the name may be there already and gets another object: a rename puts
+// directories over empty ones, and exchanges anything.
+func (g *guard) arrive(c *call, operation string, at location, replaces bool) unix.Errno {
 	if g.repositories == nil || ordinaryName(at.name) {
 		return 0
 	}
 	first, ok := false, true
 	switch {
 	case strings.EqualFold(at.name, gitName):
-		if !exists(at) {
+		if replaces || !exists(at) {
 			first, ok = g.repositories.note(at.dir, true)
 		}
+	case strings.EqualFold(at.name, headName):
+		if !isHead(at) {
+			first, ok = g.repositories.note(at.dir, false)
+		}
 	case repositoryPart(at.name):
-		if !exists(at) && (strings.EqualFold(at.name, headName) || exists(location{dir: at.dir, name: headName})) {
+		if !exists(at) && exists(location{dir: at.dir, name: headName}) {
 			first, ok = g.repositories.note(at.dir, false)
 		}
 	}
 	if ok {
 		var prepared bool
-		prepared, ok = g.repositories.prepare(at)
+		prepared, ok = g.repositories.prepare(at, replaces)
 		first = first || prepared
 	}
 	if ok && !first {
@@ -98,11 +117,11 @@ func (g *guard) arrive(c *call, operation string, at location) unix.Errno {
 	return 0
 }
 
-// prepare notes a directory .git that has no HEAD yet and gets what git will use
-// once it has.
-func (r *repositories) prepare(at location) (first, ok bool) {
+// prepare notes a directory .git that is no repository yet and gets what git will
+// use once it is one.
+func (r *repositories) prepare(at location, replaces bool) (first, ok bool) {
 	hook := gitconfig.IsHook(at.name)
-	if !hook && !isOneOf(at.name, "config", "config.worktree", "hooks", "commondir") || exists(at) {
+	if !hook && !isOneOf(at.name, "config", "config.worktree", "hooks", "commondir") || !replaces && exists(at) {
 		return false, true
 	}
 	name, e := objectName(at.dir)
@@ -124,7 +143,7 @@ func (r *repositories) prepare(at location) (first, ok bool) {
 		defer unix.Close(fd)
 		dir = fd
 	}
-	if exists(location{dir: dir, name: headName}) {
+	if isRepository(dir) {
 		return false, true
 	}
 	return r.note(dir, false)

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -76,25 +78,30 @@ func TestRepositoriesAreBounded(t *testing.T) {
 // inspected looks at one directory and returns what was reported.
 func inspected(t *testing.T, dir string) []string {
 	t.Helper()
+	reports, failed := inspect(t, dir, time.Time{})
+	if failed {
+		t.Error("the look failed")
+	}
+	return reports
+}
+
+func inspect(t *testing.T, dir string, until time.Time) (all []string, failed bool) {
+	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(fds[0])
 	defer unix.Close(fds[1])
-	n := &inspection{control: fds[0]}
+	n := &inspection{control: fds[0], common: map[object]bool{}, until: until}
 	fd := directory(t, dir, true)
 	directory(t, filepath.Join(dir, "objects"), false)
 	directory(t, filepath.Join(dir, "refs"), false)
 	n.repository(fd)
-	if n.failed {
-		t.Error("the look failed")
-	}
-	var all []string
 	for {
 		kind, body, _, err := ReceiveMessage(fds[1])
 		if err != nil {
-			return all
+			return all, n.failed
 		}
 		f := strings.Split(string(body), "\x00")
 		if kind != MessageBlocked || len(f) != 5 {
@@ -118,10 +125,20 @@ func TestInspection(t *testing.T) {
 		"FIFO":            {func(dir string) error { return unix.Mkfifo(filepath.Join(dir, "config"), 0o644) }, "a configuration that cannot be read: renamed to config.srt-blocked"},
 		"directory":       {func(dir string) error { return write(dir, "config/x", "", 0o644) }, ""},
 		"mistake":         {func(dir string) error { return write(dir, "config", "[core\n", 0o644) }, "a configuration with mistakes: renamed to config.srt-blocked"},
+		"lines":           {func(dir string) error { return write(dir, "config", "[core]\n"+strings.Repeat("a\n", 50_001), 0o644) }, "a configuration that cannot be read: renamed to config.srt-blocked"},
 		"many": {func(dir string) error {
 			return write(dir, "config", "[alias]a=1\nb=2\nc=3\nd=4\ne=5\nf=6\ng=7\n", 0o644)
 		}, "alias.a, alias.b, alias.c, alias.d, alias.e, …: renamed to config.srt-blocked, the rest of it is in its place"},
-		"work tree":         {func(dir string) error { return write(dir, "config", "[core]\nworktree = ..\n", 0o644) }, ""},
+		"work tree": {func(dir string) error {
+			return errors.Join(write(dir, "config", "[core]\nworktree = ../t\n", 0o644), write(dir, "../t/.git", "gitdir: ../d\n", 0o644))
+		}, ""},
+		"work tree above": {func(dir string) error {
+			return errors.Join(write(dir, "config", "[core]\nworktree = ..\n", 0o644), os.Symlink("d", filepath.Join(dir, "../.git")))
+		}, ""},
+		"work tree of nothing": {func(dir string) error { return write(dir, "config", "[core]\nworktree = ..\n", 0o644) }, "core.worktree: renamed"},
+		"work tree of another": {func(dir string) error {
+			return errors.Join(write(dir, "config", "[core]\nworktree = ../t\n", 0o644), write(dir, "../t/.git/HEAD", "", 0o644))
+		}, "core.worktree: renamed"},
 		"missing work tree": {func(dir string) error { return write(dir, "config", "[core]\nworktree = ../x\n", 0o644) }, "core.worktree: renamed"},
 		"work tree by a link": {func(dir string) error {
 			return errors.Join(os.Symlink("..", filepath.Join(dir, "l")), write(dir, "config", "[core]\nworktree = l\n", 0o644))
@@ -187,6 +204,62 @@ func TestInspectionOfOtherDirectories(t *testing.T) {
 		if err := unix.Fstatat(fd, "hooks/update", new(unix.Stat_t), 0); err != nil {
 			t.Errorf("%q: %v", parts, err)
 		}
+	}
+}
+
+// A configuration that somebody else makes as soon as there is none stays.
+func TestInspectionBesideOthers(t *testing.T) {
+	for range 300 {
+		dir := t.TempDir()
+		if err := write(dir, "config", "[core]\n\tpager = x\n", 0o644); err != nil {
+			t.Fatal(err)
+		}
+		stop, done := make(chan struct{}), make(chan bool)
+		go func() {
+			for {
+				select {
+				case <-stop:
+					done <- false
+					return
+				default:
+				}
+				if f, err := os.OpenFile(filepath.Join(dir, "config"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644); err == nil {
+					f.Close()
+					done <- true
+					return
+				}
+			}
+		}()
+		inspect(t, dir, time.Time{})
+		close(stop)
+		if made := <-done; made {
+			if _, err := os.Lstat(filepath.Join(dir, "config")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Without time left everything goes that could run something, but for directories
+// that are no repositories.
+func TestInspectionWithoutTime(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(write(dir, "config", "[core]\n\tbare = false\n", 0o644), write(dir, "hooks/update", "", 0o644), write(dir, "description", "", 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := inspect(t, dir, time.Unix(1, 0))
+	slices.Sort(got)
+	if want := []string{"there was no time left to look at it: renamed to config.srt-blocked", "there was no time left to look at it: renamed to hooks.srt-blocked"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	other := t.TempDir()
+	if err := errors.Join(write(other, "HEAD", "", 0o644), write(other, "hooks/update", "", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	n := &inspection{control: -1, until: time.Unix(1, 0)}
+	n.repository(directory(t, other, false))
+	if _, err := os.Lstat(filepath.Join(other, "hooks/update")); err != nil {
+		t.Error(err)
 	}
 }
 
