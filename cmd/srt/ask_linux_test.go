@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -468,6 +469,93 @@ func goOn() {
 	}
 	out, err := exec.Command("bash", "-c", ". ./try.sh; try 127.0.0.1:9").CombinedOutput()
 	fmt.Println(string(out), err)
+}
+
+// ticks is the test program "ticks": a process whose first thread has ended, or is
+// held by a debugger, and another one of which writes on.
+func ticks() {
+	go func() {
+		for runtime.LockOSThread(); unix.Gettid() == os.Getpid(); {
+			wait := make(chan struct{})
+			go func() { runtime.LockOSThread(); close(wait); select {} }()
+			<-wait
+		}
+		// Nothing of the runtime, which may wait for the thread that is held.
+		word, nap := []byte("tock\n"), unix.NsecToTimespec(20e6)
+		for {
+			_, _, _ = unix.RawSyscall(unix.SYS_WRITE, 1, uintptr(unsafe.Pointer(&word[0])), uintptr(len(word)))
+			_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&nap)), 0, 0)
+		}
+	}()
+	if len(os.Args) < 2 {
+		for range 1000 {
+			go func() {
+				if runtime.LockOSThread(); unix.Gettid() == os.Getpid() {
+					_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+				}
+				select {}
+			}()
+		}
+	}
+	time.Sleep(time.Hour)
+}
+
+// debugged is the test program "debugged": it holds the first thread of ticks.
+func debugged() {
+	runtime.LockOSThread()
+	cmd := exec.Command(os.Args[1], "held")
+	cmd.Stdout = os.Stdout
+	if err := cmd.Start(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	time.Sleep(200 * time.Millisecond)
+	for _, request := range []int{unix.PTRACE_SEIZE, unix.PTRACE_INTERRUPT} {
+		if err := ptrace(request, cmd.Process.Pid); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	time.Sleep(time.Hour)
+}
+
+// Nothing of the command runs during a question, whatever it looks like.
+func TestAskStopsAll(t *testing.T) {
+	for _, backend := range []string{"native", "landlock"} {
+		if backend == "landlock" && inside.LandlockABI() == 0 {
+			continue
+		}
+		settings := strings.Replace(workSettings, "{", `{"linux":{"backend":"`+backend+`"},`, 1)
+		for _, name := range []string{"ended thread", "debugger", "descent"} {
+			t.Run(backend+"/"+name, func(t *testing.T) {
+				asking(t, settings, func(s *screen, box *sandboxed) {
+					command := map[string]string{
+						"ended thread": box.binaryCalled("ticks"),
+						"debugger":     box.binaryCalled("debugged") + " " + box.binaryCalled("ticks"),
+						// Each process starts the next one and ends.
+						"descent": "f() { echo to\"\"ck; f & }; f",
+					}[name]
+					s.enter(`srt -s $S --ask bash -c '. ./try.sh; ` + command + ` & sleep 1; (while :; do (try 127.0.0.1:9); sleep 1; done)'`)
+					s.expect("tock")
+					for range 3 {
+						s.expect(askEnd)
+						time.Sleep(300 * time.Millisecond)
+						s.mu.Lock()
+						after := string(s.shown[s.seen:])
+						s.mu.Unlock()
+						if strings.Contains(after, "tock") {
+							t.Fatalf("something runs during the question: %.200q", after)
+						}
+						s.enter("n")
+						s.expect("[127.0.0.1:9: 403")
+						s.expect("tock")
+					}
+					s.press(ctrlC)
+					s.expect("ready> ")
+				})
+			})
+		}
+	}
 }
 
 // A command that goes on during the question, to write something else over it,
