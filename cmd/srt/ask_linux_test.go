@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -471,6 +472,41 @@ func goOn() {
 	fmt.Println(string(out), err)
 }
 
+// A command that draws a question of its own, and sets the terminal up so that the
+// real one does not show, is found out.
+func TestAskOverDrawing(t *testing.T) {
+	for name, drawn := range map[string]string{
+		"margins":   `\e[23;24r\e[24;1H`,
+		"string":    `\e]2;`,
+		"no wrap":   `\e[?7l`,
+		"top":       `\e[H`,
+		"invisible": `\e[8m`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			box := newSandboxed(t, users()[len(users())-1], workSettings)
+			if err := os.WriteFile(filepath.Join(box.dir, "try.sh"), []byte(askScript), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			script := `printf '\e[H\e[2J\n\n\n\n\nfake''question\n\n\n\n` + drawn + `'; . ./try.sh; try 127.0.0.1:9 >out; ` + strings.Repeat(":; ", 30)
+			if err := os.WriteFile(filepath.Join(box.dir, "draw.sh"), []byte(script), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			x := newTmux(t, box, "bash", "srt -s ../settings.json --ask -c '. ./draw.sh'")
+			x.shows("no answer in 1m: no)?")
+			lines := strings.Split(strings.TrimSpace(x.do("capture-pane", "-p")), "\n")
+			from := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "srt: a connection to 127.0.0.1:9, which") })
+			if from < 0 || len(lines)-from > 5 || name == "top" && strings.Contains(strings.Join(lines, ""), "fakequestion") {
+				t.Errorf("the screen:\n%s", strings.Join(lines, "\n"))
+			}
+			if name == "no wrap" && !strings.Contains(strings.ReplaceAll(strings.Join(lines, ""), "\n", ""), "q = refuse and ask no more") {
+				t.Errorf("the screen:\n%s", strings.Join(lines, "\n"))
+			}
+			x.keys("n", "Enter")
+			x.shows("ready>")
+		})
+	}
+}
+
 // ticks is the test program "ticks": a process whose first thread has ended, or is
 // held by a debugger, and another one of which writes on.
 func ticks() {
@@ -482,6 +518,7 @@ func ticks() {
 		}
 		// Nothing of the runtime, which may wait for the thread that is held.
 		word, nap := []byte("tock\n"), unix.NsecToTimespec(20e6)
+		fmt.Fprintln(os.Stderr, "here")
 		for {
 			_, _, _ = unix.RawSyscall(unix.SYS_WRITE, 1, uintptr(unsafe.Pointer(&word[0])), uintptr(len(word)))
 			_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&nap)), 0, 0)
@@ -505,11 +542,17 @@ func debugged() {
 	runtime.LockOSThread()
 	cmd := exec.Command(os.Args[1], "held")
 	cmd.Stdout = os.Stdout
-	if err := cmd.Start(); err != nil {
+	ready, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		_, err = ready.Read(make([]byte, 1)) // it writes from now on
+	}
+	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	time.Sleep(200 * time.Millisecond)
 	for _, request := range []int{unix.PTRACE_SEIZE, unix.PTRACE_INTERRUPT} {
 		if err := ptrace(request, cmd.Process.Pid); err != nil {
 			fmt.Println(err)
