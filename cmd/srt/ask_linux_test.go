@@ -487,7 +487,7 @@ func TestAskOverDrawing(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(box.dir, "try.sh"), []byte(askScript), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			script := `printf '\e[H\e[2J\n\n\n\n\nfake''question\n\n\n\n` + drawn + `'; . ./try.sh; try 127.0.0.1:9 >out; ` + strings.Repeat(":; ", 30)
+			script := `printf '\e[H\e[2J\n\n\n\n\n\n\n\n\n\n\n\nfake''question\n\n\n\n` + drawn + `'; . ./try.sh; try 127.0.0.1:9 >out; ` + strings.Repeat(":; ", 30)
 			if err := os.WriteFile(filepath.Join(box.dir, "draw.sh"), []byte(script), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -510,31 +510,35 @@ func TestAskOverDrawing(t *testing.T) {
 // ticks is the test program "ticks": a process whose first thread has ended, or is
 // held by a debugger, and another one of which writes on.
 func ticks() {
-	go func() {
-		for runtime.LockOSThread(); unix.Gettid() == os.Getpid(); {
-			wait := make(chan struct{})
-			go func() { runtime.LockOSThread(); close(wait); select {} }()
-			<-wait
-		}
-		// Nothing of the runtime, which may wait for the thread that is held.
-		word, nap := []byte("tock\n"), unix.NsecToTimespec(20e6)
-		fmt.Fprintln(os.Stderr, "here")
-		for {
-			_, _, _ = unix.RawSyscall(unix.SYS_WRITE, 1, uintptr(unsafe.Pointer(&word[0])), uintptr(len(word)))
-			_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&nap)), 0, 0)
-		}
-	}()
+	go write()
 	if len(os.Args) < 2 {
-		for range 1000 {
-			go func() {
-				if runtime.LockOSThread(); unix.Gettid() == os.Getpid() {
-					_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
-				}
-				select {}
-			}()
-		}
+		leave()
 	}
 	time.Sleep(time.Hour)
+}
+
+// leave ends the first thread, on which the program's main function begins.
+func leave() {
+	if runtime.LockOSThread(); unix.Gettid() == os.Getpid() {
+		_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	}
+	go leave()
+	select {}
+}
+
+// write writes, but not on the first thread.
+func write() {
+	if runtime.LockOSThread(); unix.Gettid() == os.Getpid() {
+		go write()
+		select {}
+	}
+	// Nothing of the runtime, which may wait for the thread that is held.
+	word, nap := []byte("tock\n"), unix.NsecToTimespec(20e6)
+	fmt.Fprintln(os.Stderr, "here")
+	for {
+		_, _, _ = unix.RawSyscall(unix.SYS_WRITE, 1, uintptr(unsafe.Pointer(&word[0])), uintptr(len(word)))
+		_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&nap)), 0, 0)
+	}
 }
 
 // debugged is the test program "debugged": it holds the first thread of ticks.
