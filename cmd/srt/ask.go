@@ -203,8 +203,9 @@ const afterTaken = 700 * time.Millisecond
 // talk puts a question on the terminal and reads the answer. An error means that
 // there was no way to ask.
 func (a *asker) talk(ctx context.Context, terminal io.ReadWriter, q srt.AskRequest) (reply, error) {
-	if d, ok := terminal.(interface{ SetReadDeadline(time.Time) error }); ok {
-		if err := d.SetReadDeadline(time.Now().Add(a.timeout)); err != nil {
+	// Writing can take long, too: Ctrl-S holds it.
+	if d, ok := terminal.(interface{ SetDeadline(time.Time) error }); ok {
+		if err := d.SetDeadline(time.Now().Add(a.timeout)); err != nil {
 			return replyNo, fmt.Errorf("asking on the terminal: %w", err)
 		}
 	}
@@ -224,6 +225,7 @@ func (a *asker) talk(ctx context.Context, terminal io.ReadWriter, q srt.AskReque
 			}
 			return replyNo, context.Cause(ctx)
 		case errors.Is(err, os.ErrDeadlineExceeded):
+			allowWriting(terminal)
 			fmt.Fprint(terminal, "\nsrt: no answer: refused\n")
 			return replyNone, nil
 		case err != nil: // Ctrl-D, Ctrl-C, or the terminal is gone
@@ -238,6 +240,13 @@ func (a *asker) talk(ctx context.Context, terminal io.ReadWriter, q srt.AskReque
 			return replyNo, nil
 		}
 		fmt.Fprint(terminal, "Please answer y, r, n, v or q: ")
+	}
+}
+
+// allowWriting makes room for a last word where the time is over.
+func allowWriting(terminal io.ReadWriter) {
+	if d, ok := terminal.(interface{ SetWriteDeadline(time.Time) error }); ok {
+		_ = d.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	}
 }
 

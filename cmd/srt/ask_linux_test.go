@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -453,6 +454,13 @@ func TestAskIsSanitised(t *testing.T) {
 // goOn is the test program "goon": a process that does not stay stopped, because a
 // timer sends it SIGCONT, and writes its own text over a question.
 func goOn() {
+	if len(os.Args) > 1 && os.Args[1] == "suspend" {
+		if err := unix.IoctlSetInt(1, unix.TCXONC, 0); err != nil { // TCOOFF
+			fmt.Println(err)
+		}
+		_ = syscall.Exec("/bin/bash", []string{"bash", "-c", ". ./try.sh; try 127.0.0.1:9"}, os.Environ())
+		os.Exit(1)
+	}
 	event := struct {
 		value        uintptr
 		signal, kind int32
@@ -462,6 +470,15 @@ func goOn() {
 	if _, _, e := unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&timer))); e != 0 {
 		fmt.Println("timer_create", e)
 		os.Exit(1)
+	}
+	if len(os.Args) > 1 {
+		continued := make(chan os.Signal, 1)
+		signal.Notify(continued, unix.SIGCONT)
+		go func() {
+			for range continued {
+				_ = unix.Kill(os.Getpid(), unix.SIGTSTP)
+			}
+		}()
 	}
 	every := [4]int64{0, 300e6, 0, 300e6}
 	if _, _, e := unix.Syscall6(unix.SYS_TIMER_SETTIME, uintptr(timer), 0, uintptr(unsafe.Pointer(&every)), 0, 0, 0); e != 0 {
@@ -505,6 +522,18 @@ func TestAskOverDrawing(t *testing.T) {
 			x.shows("ready>")
 		})
 	}
+}
+
+// Nor does it help to suspend the terminal's output.
+func TestAskOfSuspended(t *testing.T) {
+	asking(t, "", func(s *screen, box *sandboxed) {
+		s.enter("srt -s $S --ask " + box.binaryCalled("goon") + " suspend")
+		s.expect(askEnd)
+		s.enter("n")
+		s.expect("[127.0.0.1:9: 403 user denied]")
+		s.expect("ready> ")
+		s.alive()
+	})
 }
 
 // ticks is the test program "ticks": a process whose first thread has ended, or is
@@ -611,8 +640,19 @@ func TestAskOfEvader(t *testing.T) {
 	asking(t, "", func(s *screen, box *sandboxed) {
 		s.enter("srt -s $S --ask " + box.binaryCalled("goon"))
 		s.expect(askEnd)
+		s.expect("srt: the question is off")
 		s.expect("--ask: the command went on while the question was on the terminal; the connection is refused")
 		s.expect("[127.0.0.1:9: 403 nobody could be asked]")
+		s.expect("ready> ")
+		s.alive()
+
+		// Nor one that stops again at once, for which srt would stop as well.
+		s.enter("srt -s $S --ask " + box.binaryCalled("goon") + " again")
+		s.expect(askEnd)
+		s.expect("srt: the question is off")
+		s.expect("Stopped")
+		s.expect("ready> ")
+		s.enter("kill -9 %1")
 		s.expect("ready> ")
 		s.alive()
 	})
