@@ -19,8 +19,8 @@ var ErrNoTerminal = launch.ErrNoTerminal
 // other.
 //
 // The context that fn gets ends with ctx, with the command, and when the command
-// did not stay stopped; reading then fails. The terminal also has the method
-// SetReadDeadline of [os.File]. The error is that of fn, or says why fn
+// did not stay stopped; reading then fails, and soon writing. The terminal also has
+// the deadlines of [os.File]. The error is that of fn, or says why fn
 // was not called, such as [ErrNoTerminal], or why its result must not be used.
 func (c *Cmd) Converse(ctx context.Context, fn func(ctx context.Context, terminal io.ReadWriter) error) error {
 	c.mu.Lock()

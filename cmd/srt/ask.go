@@ -190,15 +190,22 @@ func (a *asker) take(key string, r reply) srt.AskDecision {
 	return d.AskDecision
 }
 
-// resetScreen takes back colours and character sets that the command may have
-// left, so that the question can be read.
-const resetScreen = "\x1b[0m\x1b(B\x0f\x1b[?25h"
+// resetScreen takes back what the command may have set so that the question cannot
+// be read, or stands next to one that the command drew: an unfinished sequence or
+// text for the terminal, colours, character sets, margins, lines that do not wrap,
+// a hidden cursor, text below it.
+const resetScreen = "\x18\x1b\\" + "\x1b[0m\x1b(B\x0f" + "\x1b[?69l" + "\x1b7\x1b[?6l\x1b[r\x1b8" + "\x1b[4l\x1b[?7h\x1b[?25h" + "\r\n\x1b[J"
+
+// afterTaken is how long nothing else is asked after a question that was taken
+// back: what is being typed then shall not answer another one.
+const afterTaken = 700 * time.Millisecond
 
 // talk puts a question on the terminal and reads the answer. An error means that
 // there was no way to ask.
 func (a *asker) talk(ctx context.Context, terminal io.ReadWriter, q srt.AskRequest) (reply, error) {
-	if d, ok := terminal.(interface{ SetReadDeadline(time.Time) error }); ok {
-		if err := d.SetReadDeadline(time.Now().Add(a.timeout)); err != nil {
+	// Writing can take long, too: Ctrl-S holds it.
+	if d, ok := terminal.(interface{ SetDeadline(time.Time) error }); ok {
+		if err := d.SetDeadline(time.Now().Add(a.timeout)); err != nil {
 			return replyNo, fmt.Errorf("asking on the terminal: %w", err)
 		}
 	}
@@ -213,8 +220,12 @@ func (a *asker) talk(ctx context.Context, terminal io.ReadWriter, q srt.AskReque
 		switch {
 		case ctx.Err() != nil:
 			fmt.Fprint(terminal, "\nsrt: the question is off\n")
+			if cause := context.Cause(ctx); cause == context.Canceled || !errors.Is(cause, context.Canceled) && !errors.Is(cause, os.ErrProcessDone) {
+				time.Sleep(afterTaken) // neither a signal nor the end of the command, which have to go on
+			}
 			return replyNo, context.Cause(ctx)
 		case errors.Is(err, os.ErrDeadlineExceeded):
+			allowWriting(terminal)
 			fmt.Fprint(terminal, "\nsrt: no answer: refused\n")
 			return replyNone, nil
 		case err != nil: // Ctrl-D, Ctrl-C, or the terminal is gone
@@ -232,11 +243,19 @@ func (a *asker) talk(ctx context.Context, terminal io.ReadWriter, q srt.AskReque
 	}
 }
 
+// allowWriting makes room for a last word where the time is over.
+func allowWriting(terminal io.ReadWriter) {
+	if d, ok := terminal.(interface{ SetWriteDeadline(time.Time) error }); ok {
+		_ = d.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	}
+}
+
 func (a *asker) question(q srt.AskRequest) string {
 	var b strings.Builder
-	b.WriteByte('\n')
 	if term := os.Getenv("TERM"); term != "" && term != "dumb" {
 		b.WriteString(resetScreen)
+	} else {
+		b.WriteByte('\n')
 	}
 	command := violation.Sanitize(q.Command)
 	if cut := violation.Truncate(command, maxShownCommand); cut != command {

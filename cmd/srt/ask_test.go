@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -56,6 +59,34 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 	if d := a.take("new", replyRun); !d.Allow {
 		t.Error("a full memory refuses")
+	}
+}
+
+// dialog is a terminal at which nobody answers before the question is taken back.
+type dialog struct {
+	strings.Builder
+	take func()
+}
+
+func (d *dialog) Read([]byte) (int, error) {
+	d.take()
+	return 0, os.ErrDeadlineExceeded
+}
+
+// Who answers a question that has just been taken back does not answer the next.
+func TestQuestionTakenBack(t *testing.T) {
+	a := &asker{m: newMessages(io.Discard, false), timeout: time.Minute}
+	for _, c := range []struct {
+		cause error
+		waits bool
+	}{{nil, true}, {errors.New("it went on"), true}, {os.ErrProcessDone, false}, {fmt.Errorf("a signal: %w", context.Canceled), false}} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		d := &dialog{take: func() { cancel(c.cause) }}
+		start := time.Now()
+		_, err := a.talk(ctx, d, srt.AskRequest{Host: "h", Port: 1})
+		if took := time.Since(start); err == nil || !strings.Contains(d.String(), "the question is off") || took < afterTaken == c.waits {
+			t.Errorf("%v: %v after %v: %q", c.cause, err, took, d.String())
+		}
 	}
 }
 

@@ -39,6 +39,8 @@ func TestMain(m *testing.M) {
 		"posix":      posix,
 		"peer":       peerClient,
 		"goon":       goOn,
+		"ticks":      ticks,
+		"debugged":   debugged,
 	})
 }
 

@@ -237,6 +237,19 @@ func (x *tmux) shows(text string) {
 	}
 }
 
+// showsAfter presses keys, time and again, until the visible screen has a text.
+func (x *tmux) showsAfter(text string, keys ...string) {
+	x.Helper()
+	now := ""
+	for deadline := time.Now().Add(patience); !strings.Contains(now, text); now = x.do("capture-pane", "-p") {
+		if time.Now().After(deadline) {
+			x.Fatalf("waited for %q; the screen:\n%s", text, now)
+		}
+		x.keys(keys...)
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
 // Editors, pagers and monitors work and give the terminal back.
 func TestTerminalPrograms(t *testing.T) {
 	for _, uid := range users() {
@@ -253,8 +266,8 @@ func TestTerminalPrograms(t *testing.T) {
 				x.shows("~")
 				x.shows("hello")
 				x.do("resize-window", "-x", "60", "-y", "15")
-				x.keys(":echo &lines &columns", "Enter")
-				x.shows("15 60")
+				// tmux tells the programs of a new size with a delay.
+				x.showsAfter("15 60", ":echo &lines &columns", "Enter")
 				x.keys("Enter", ":wq", "Enter")
 				x.shows("ready>")
 				x.keys("clear; cat text; stty -a", "Enter")

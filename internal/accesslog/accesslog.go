@@ -180,7 +180,12 @@ func (o *output) takeBack(n int) bool {
 		return false
 	}
 	at, err := f.Seek(0, io.SeekCurrent)
-	return err == nil && at == st.Size() && at >= int64(n) && f.Truncate(at-int64(n)) == nil
+	if err != nil || at != st.Size() || at < int64(n) || f.Truncate(at-int64(n)) != nil {
+		return false
+	}
+	// Without O_APPEND the next line would leave a hole.
+	_, err = f.Seek(at-int64(n), io.SeekStart)
+	return err == nil
 }
 
 // record is one line. Nothing in it comes from a URL's path, a header or the

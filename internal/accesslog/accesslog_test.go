@@ -218,6 +218,25 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// A file that was not opened for appending has no hole where a line was taken back.
+func TestFullDiskWithoutAppending(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("one\ntorn"); err != nil {
+		t.Fatal(err)
+	}
+	if o := (&output{w: f}); !o.takeBack(4) || o.put([]byte("two\n")) != nil {
+		t.Error("nothing can be written any more")
+	}
+	if got, _ := os.ReadFile(path); string(got) != "one\ntwo\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestGapAfterFullDisk(t *testing.T) {
 	var said warnings
 	var mu sync.Mutex

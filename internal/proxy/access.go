@@ -116,11 +116,15 @@ func (s *Session) via(host string, q wish) string {
 // shownHost makes what a client wrote in the place of a host fit for the log:
 // what looks like credentials or a path stays out.
 func shownHost(host string) string {
-	if i := strings.IndexAny(host, "/?#"); i >= 0 {
-		host = host[:i]
-	}
-	if i := strings.LastIndexByte(host, '@'); i >= 0 {
-		host = host[i+1:]
+	end := strings.IndexAny(host, "/?#")
+	at := strings.LastIndexByte(host, '@')
+	switch {
+	case end >= 0 && at > end:
+		return "" // either a password or a path holds a mark of the other
+	case end >= 0:
+		host = host[at+1 : end]
+	default:
+		host = host[at+1:]
 	}
 	return violation.Truncate(violation.Sanitize(host), 255)
 }

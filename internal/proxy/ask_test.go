@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -40,6 +41,29 @@ func TestEarlyBytes(t *testing.T) {
 	_, _ = io.WriteString(conn, "later")
 	if got, _ := io.ReadAll(conn); string(got) != "complete" {
 		t.Errorf("%q", got)
+	}
+}
+
+// Nobody is asked about a tunnel that is refused whatever the answer is.
+func TestNoQuestionInVain(t *testing.T) {
+	var asked atomic.Int32
+	r := newRig(t, setup{options: func(o *Options) {
+		o.RefuseOpaqueTunnels = true
+		o.Ask = func(context.Context, AskRequest) (AskDecision, error) {
+			asked.Add(1)
+			return AskDecision{Allow: true}, nil
+		}
+	}})
+	conn := r.dial()
+	_, _ = io.WriteString(conn, connectTo("127.0.0.1:9"))
+	if got, _ := io.ReadAll(conn); !strings.Contains(string(got), opaqueReason) {
+		t.Errorf("%q", got)
+	}
+	if d := r.s.NewDirect(Invocation{}); d.Judge(t.Context(), netip.MustParseAddrPort("192.0.2.1:80")) {
+		t.Error("a connection without a proxy is allowed")
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("%d questions", n)
 	}
 }
 

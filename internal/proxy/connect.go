@@ -70,8 +70,8 @@ func (c *client) reachNow(q wish) (up *leg, early []byte, err error) {
 			up.attempt = a
 		}
 	}()
-	if q.protocol != protocolConnect && c.s.o.RefuseOpaqueTunnels {
-		return nil, nil, c.s.refuseOpaque(q, d) // whatever the destination is
+	if c.s.o.RefuseOpaqueTunnels && (q.protocol != protocolConnect || d.Verdict == policy.Ask) {
+		return nil, nil, c.s.refuseOpaque(q, d) // whatever the destination is; nobody is asked in vain
 	}
 	if d.Verdict == policy.Deny {
 		_, err = c.s.settle(c.v.ctx, q, &a.d)

@@ -65,6 +65,10 @@ func (d *Direct) Judge(ctx context.Context, to netip.AddrPort) bool {
 		return true // a program that calls connect(2) again for the same connection
 	}
 	asked := a.d.Verdict == policy.Ask
+	if asked && d.s.o.RefuseOpaqueTunnels {
+		a.failed(d.s.refuseOpaque(q, a.d)) // nobody is asked in vain
+		return false
+	}
 	if _, err := d.s.settle(ctx, q, &a.d); err != nil {
 		a.failed(err)
 		return false

@@ -20,6 +20,9 @@ import (
 // pauseWait is how long srt-init may take to stop everything; it gives up earlier.
 const pauseWait = 3 * time.Second
 
+// lastWord is how long what is written after the end of a conversation may take.
+const lastWord = 100 * time.Millisecond
+
 var (
 	errNotPaused  = errors.New("the command could not be stopped for the question")
 	errWentOn     = errors.New("the command went on while the question was on the terminal")
@@ -157,7 +160,10 @@ func (t *terminal) converse(ctx context.Context, tty *os.File, f func(context.Co
 	}
 	lines := &lineReader{File: tty}
 	defer func() { _ = raw.Control(func(uintptr) { forUs = back(lines.signal) }) }()
-	stop := context.AfterFunc(ctx, func() { _ = tty.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() {
+		_ = tty.SetReadDeadline(time.Unix(1, 0))
+		_ = tty.SetWriteDeadline(time.Now().Add(lastWord))
+	})
 	defer stop()
 	return 0, f(ctx, lines)
 }
@@ -208,6 +214,8 @@ func (t *terminal) borrow(fd int) (back func(unix.Signal) unix.Signal, err error
 	if err == nil {
 		// What was typed before the question is no answer to it.
 		err = unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCIFLUSH)
+		// The command may have suspended all output.
+		_ = unix.IoctlSetInt(fd, unix.TCXONC, tcoon)
 	}
 	back = func(key unix.Signal) unix.Signal {
 		if before != nil {
@@ -250,6 +258,8 @@ const (
 	keyQuit      = 0x1c // Ctrl-\
 	keyEnd       = 0x04 // Ctrl-D
 )
+
+const tcoon = 1 // TCOON of <termios.h>
 
 // lineMode makes the terminal edit and show lines, whatever the command made of
 // it. Keys send no signals: the reader sees them.

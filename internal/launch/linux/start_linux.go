@@ -60,6 +60,7 @@ type process struct {
 	// talking holds the one conversation that may be under way.
 	talking chan struct{}
 	paused  chan bool // srt-init's answers to MessagePause
+	stops   chan stop // the last stop of the command that is not answered yet
 	endTalk atomic.Pointer[context.CancelCauseFunc]
 
 	mu        sync.Mutex
@@ -95,7 +96,7 @@ func startInit(s launch.Streams, name string, sys *syscall.SysProcAttr) (*proces
 		unix.Close(fds[0])
 		return nil, err
 	}
-	p := &process{pid: pid, leader: pid, newSession: s.NewSession, control: fds[0], exited: make(chan struct{}), talking: make(chan struct{}, 1), paused: make(chan bool, 8), questions: map[string]context.CancelFunc{}}
+	p := &process{pid: pid, leader: pid, newSession: s.NewSession, control: fds[0], exited: make(chan struct{}), talking: make(chan struct{}, 1), paused: make(chan bool, 8), stops: make(chan stop, 1), questions: map[string]context.CancelFunc{}}
 	p.interactive = !s.NewSession && interactive(s.Stdio[0], s.Stdio[1])
 	go p.reap()
 	return p, nil
@@ -259,6 +260,7 @@ func (p *process) Wait() (status launch.Status, err error) {
 		p.terminal.release(status)
 	}()
 	defer p.takeNamesAway()
+	defer p.answerStops()()
 	for {
 		kind, body, fds, err := inside.ReceiveMessage(p.control)
 		if err != nil {
@@ -367,13 +369,43 @@ func parseViolation(body string) (launch.Violation, bool) {
 	return launch.Violation{Operation: f[0], Path: f[1], Target: f[2], Rule: f[3], Cure: f[4], PID: pid, Process: f[6]}, err == nil
 }
 
-// stopped answers a stop of the command.
+// stop is a stop of the command, see [terminal.stopped].
+type stop struct {
+	signal          syscall.Signal
+	asked, ownGroup bool
+}
+
+// stopped hands a stop of the command on. A conversation that has the terminal
+// must not keep srt-init's next words waiting, so the answer comes from elsewhere.
 func (p *process) stopped(s syscall.Signal, ownGroup bool) {
 	p.mu.Lock()
 	asked := p.stopAsked
 	p.stopAsked = false
 	p.mu.Unlock()
-	p.terminal.stopped(s, asked, ownGroup)
+	select {
+	case <-p.stops: // it went on since
+	default:
+	}
+	p.stops <- stop{s, asked, ownGroup}
+}
+
+// answerStops answers the command's stops one after the other until end is called.
+func (p *process) answerStops() (end func()) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for s := range p.stops {
+			select {
+			case <-p.exited:
+			default:
+				p.terminal.stopped(s.signal, s.asked, s.ownGroup)
+			}
+		}
+	}()
+	return func() {
+		close(p.stops)
+		<-over
+	}
 }
 
 // Signal sends a signal to the command and the processes in its group, as a

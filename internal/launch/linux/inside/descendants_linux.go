@@ -16,32 +16,81 @@ type descendants struct{ mu sync.Mutex }
 // killTimeout bounds the hunt for processes that multiply.
 const killTimeout = 10 * time.Second
 
+// killPause is shorter than a fork takes, so that a process which starts another
+// and ends, over and over, is met before it does.
+const killPause = 100 * time.Microsecond
+
 // kill ends every descendant. Children of a killed process become children of
-// this one, so rounds of killing all children reach everybody.
+// this one, so rounds of killing all children reach everybody. Only the kernel's
+// word that there is no child ends them: a list of processes misses those that
+// come and go while it is read.
 func (d *descendants) kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); {
-		children := childrenOf(os.Getpid())
-		if len(children) == 0 {
-			return
-		}
-		for _, pid := range children {
+	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); time.Sleep(killPause) {
+		for _, pid := range newFamily().children(os.Getpid()) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		for {
-			var status unix.WaitStatus
-			if pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil); pid <= 0 || err != nil {
+			pid, err := unix.Wait4(-1, nil, unix.WNOHANG|unix.WALL, nil)
+			if err == unix.ECHILD {
+				return
+			}
+			if pid <= 0 && err != unix.EINTR {
 				break
 			}
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
-// childrenOf looks through all processes, zombies not counted.
-func childrenOf(parent int) []int {
-	dir, err := os.Open("/proc")
+// family finds the children of processes.
+type family struct {
+	table map[int][]int // by parent, where the kernel lists no children
+}
+
+func newFamily() family {
+	if _, err := os.Stat("/proc/thread-self/children"); err == nil {
+		return family{}
+	}
+	f := family{table: map[int][]int{}}
+	for _, pid := range numbersIn("/proc") {
+		if s, ok := stateOf(pid); ok {
+			f.table[s.parent] = append(f.table[s.parent], pid)
+		}
+	}
+	return f
+}
+
+// children are those of all threads of a process, zombies among them.
+func (f family) children(pid int) []int {
+	if f.table != nil {
+		return f.table[pid]
+	}
+	var all []int
+	for _, thread := range numbersIn("/proc/" + strconv.Itoa(pid) + "/task") {
+		all = append(all, childrenOfThread(pid, thread)...)
+	}
+	return all
+}
+
+// childrenOfThread finds nothing where the kernel lists no children. Orphans
+// become children of the first thread.
+func childrenOfThread(pid, thread int) (all []int) {
+	list, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(thread) + "/children")
+	if err != nil {
+		return nil // it ended
+	}
+	for _, word := range bytes.Fields(list) {
+		if child, err := strconv.Atoi(string(word)); err == nil {
+			all = append(all, child)
+		}
+	}
+	return all
+}
+
+// numbersIn lists the entries of a directory of /proc that are numbers.
+func numbersIn(name string) []int {
+	dir, err := os.Open(name)
 	if err != nil {
 		return nil
 	}
@@ -50,30 +99,11 @@ func childrenOf(parent int) []int {
 	if err != nil {
 		return nil
 	}
-	var children []int
+	all := make([]int, 0, len(names))
 	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		if state, ppid := parentOf(pid); ppid == parent && state != 'Z' {
-			children = append(children, pid)
+		if n, err := strconv.Atoi(name); err == nil {
+			all = append(all, n)
 		}
 	}
-	return children
-}
-
-// parentOf reads the state and the parent from /proc/PID/stat, see proc_pid_stat(5).
-func parentOf(pid int) (state byte, parent int) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, 0
-	}
-	// The name in parentheses may hold anything; the last one ends it.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 2 {
-		return 0, 0
-	}
-	parent, _ = strconv.Atoi(string(fields[1]))
-	return fields[0][0], parent
+	return all
 }
