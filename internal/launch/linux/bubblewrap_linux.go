@@ -164,7 +164,8 @@ func startBubblewrap(program string, words []string, s launch.Streams) (*process
 	}
 	v.pid, v.text, v.info = pid, d.keep(text), d.keep(info)
 	d.forget(control)
-	p := &process{pid: pid, newSession: s.NewSession, control: control, exited: make(chan struct{}), via: v, talking: make(chan struct{}, 1), paused: make(chan bool, 8), questions: map[string]context.CancelFunc{}}
+	p := newProcess(pid, control, s.NewSession)
+	p.via = v
 	p.interactive = !s.NewSession && interactive(s.Stdio[0], s.Stdio[1])
 	go p.reap()
 	return p, nil

@@ -82,6 +82,14 @@ func prepare(s launch.Streams) (*process, error) {
 	return p, nil
 }
 
+// newProcess is a process of a sandbox of whatever backend.
+func newProcess(pid, control int, newSession bool) *process {
+	return &process{
+		pid: pid, newSession: newSession, control: control, exited: make(chan struct{}), talking: make(chan struct{}, 1),
+		paused: make(chan bool, 8), stops: make(chan stop, 1), questions: map[string]context.CancelFunc{},
+	}
+}
+
 // startInit re-executes this program as srt-init.
 func startInit(s launch.Streams, name string, sys *syscall.SysProcAttr) (*process, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -96,7 +104,8 @@ func startInit(s launch.Streams, name string, sys *syscall.SysProcAttr) (*proces
 		unix.Close(fds[0])
 		return nil, err
 	}
-	p := &process{pid: pid, leader: pid, newSession: s.NewSession, control: fds[0], exited: make(chan struct{}), talking: make(chan struct{}, 1), paused: make(chan bool, 8), stops: make(chan stop, 1), questions: map[string]context.CancelFunc{}}
+	p := newProcess(pid, fds[0], s.NewSession)
+	p.leader = pid
 	p.interactive = !s.NewSession && interactive(s.Stdio[0], s.Stdio[1])
 	go p.reap()
 	return p, nil
