@@ -2,10 +2,12 @@ package main
 
 import (
 	"cmp"
+	goflag "flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,7 +28,7 @@ const ordinaryUser = 31337
 
 func TestMain(m *testing.M) {
 	srt.MaybeExecHelper()
-	testscript.Main(m, map[string]func(){
+	testscript.Main(waiting{m}, map[string]func(){
 		"srt":        main,
 		"as":         runAs,
 		"container":  container,
@@ -42,6 +44,22 @@ func TestMain(m *testing.M) {
 		"ticks":      ticks,
 		"debugged":   debugged,
 	})
+}
+
+// waiting runs more tests at a time than there are processors: most of them wait
+// for a shell, a timer or a key most of the time.
+type waiting struct{ *testing.M }
+
+func (m waiting) Run() int {
+	goflag.Parse()
+	chosen := false
+	goflag.Visit(func(f *goflag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := goflag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
+	}
+	return m.M.Run()
 }
 
 // runAs is the script command "as UID PROGRAM ARGUMENT...".

@@ -164,6 +164,7 @@ func attackOnTerminal(t *testing.T, uid int, line string) string {
 
 // Nothing types into the caller's terminal, takes it over or makes it useless.
 func TestTerminalAttacks(t *testing.T) {
+	t.Parallel()
 	for _, uid := range users() {
 		for _, options := range []string{"", "--new-session "} {
 			t.Run(fmt.Sprint("uid", uid, " ", options), func(t *testing.T) {
@@ -191,8 +192,10 @@ func TestTerminalAttacks(t *testing.T) {
 // The control: outside, those requests that need no privilege work, and so does
 // giving the terminal away.
 func TestTerminalAttackControl(t *testing.T) {
+	t.Parallel()
 	for _, uid := range users() {
 		t.Run(fmt.Sprint("uid", uid), func(t *testing.T) {
+			t.Parallel()
 			said := ""
 			for _, r := range terminalRequests {
 				if r.harmless {

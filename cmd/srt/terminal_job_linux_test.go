@@ -22,6 +22,7 @@ const (
 
 // linux 114: Ctrl-C runs the command's handler, once, wherever the terminal is.
 func TestTerminalInterrupt(t *testing.T) {
+	t.Parallel()
 	script := `n=0; trap 'n=$((n+1)); echo int$n' INT; echo go; while [ ! -e end ]; do sleep 0.05; done; echo total$n; exit 7`
 	for name, line := range map[string]string{
 		"command":  `srt -c "$SCRIPT"; echo status$?`,
@@ -29,6 +30,7 @@ func TestTerminalInterrupt(t *testing.T) {
 		"script":   `bash -c 'srt -c "$SCRIPT"; echo status$?'`,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			onTerminal(t, func(s *screen, box *sandboxed) {
 				s.shell(box)
 				s.enter("SCRIPT='" + strings.ReplaceAll(script, "'", `'\''`) + "'; export SCRIPT")
@@ -51,8 +53,10 @@ func TestTerminalInterrupt(t *testing.T) {
 
 // cli 22: what Ctrl-C and Ctrl-\ end has the status that shells give it.
 func TestTerminalInterruptStatus(t *testing.T) {
+	t.Parallel()
 	for key, status := range map[string]int{ctrlC: 130, ctrlBackslash: 131} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
 			onTerminal(t, func(s *screen, box *sandboxed) {
 				m := mark()
 				s.shell(box)
@@ -99,6 +103,7 @@ func (s *screen) commandRuns(text string) stat {
 // A script goes on or ends after its interrupted command as without srt, and so
 // does a loop of the shell.
 func TestTerminalInterruptInScript(t *testing.T) {
+	t.Parallel()
 	for _, box := range []string{"", "srt "} {
 		for name, c := range map[string]struct{ line, command, want, not string }{
 			"command dies":       {`bash -c '` + box + `MARK; echo aft''er'`, "MARK", "ready> ", "after"},
@@ -108,6 +113,7 @@ func TestTerminalInterruptInScript(t *testing.T) {
 			"loop":               {`while :; do ` + box + `MARK; done`, "MARK", "ready> ", ""},
 		} {
 			t.Run(box+name, func(t *testing.T) {
+				t.Parallel()
 				onTerminal(t, func(s *screen, box *sandboxed) {
 					m := mark()
 					s.shell(box)
@@ -131,8 +137,10 @@ func TestTerminalInterruptInScript(t *testing.T) {
 
 // Ctrl-Z gives the prompt back, and the shell's fg, bg, jobs and kill work.
 func TestTerminalStop(t *testing.T) {
+	t.Parallel()
 	for name, line := range map[string]string{"command": "srt MARK", "pipeline": "srt MARK | cat", "script": "bash -c 'srt MARK; true'"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			onTerminal(t, func(s *screen, box *sandboxed) {
 				m := mark()
 				s.shell(box)
@@ -186,8 +194,10 @@ func (s *screen) jobInForeground() {
 
 // A stopped or a background sandbox can be ended.
 func TestTerminalEndStopped(t *testing.T) {
+	t.Parallel()
 	for _, kill := range []string{"kill %1", "kill -9 %1", "kill -INT %1; fg"} {
 		t.Run(kill, func(t *testing.T) {
+			t.Parallel()
 			onTerminal(t, func(s *screen, box *sandboxed) {
 				m := mark()
 				s.shell(box)
@@ -208,6 +218,7 @@ func TestTerminalEndStopped(t *testing.T) {
 
 // A command that ignores SIGTSTP goes on, and one that handles it decides itself.
 func TestTerminalStopHandled(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		s.shell(box)
 		s.enter(`srt -c 'trap "" TSTP; echo go$((1)); read a; echo got$a'`)
@@ -233,6 +244,7 @@ func TestTerminalStopHandled(t *testing.T) {
 
 // A shell inside has jobs of its own.
 func TestTerminalNestedShell(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		one, two := mark(), mark()
 		s.shell(box)
@@ -276,6 +288,7 @@ func TestTerminalNestedShell(t *testing.T) {
 
 // A signal to srt reaches a shell that made itself a group of its own.
 func TestTerminalSignalOwnGroup(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		s.shell(box)
 		s.enter(`PS1='ins''ide> ' srt bash --norc --noprofile -i; echo status$?`)
@@ -298,6 +311,7 @@ func TestTerminalSignalOwnGroup(t *testing.T) {
 // A background sandbox takes nothing from the shell, and using the terminal
 // stops it until it is in the foreground.
 func TestTerminalBackground(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		m := mark()
 		s.shell(box)
@@ -336,6 +350,7 @@ func TestTerminalBackground(t *testing.T) {
 // A sandbox that was continued in the background does not take the terminal
 // from the shell when it ends.
 func TestTerminalEndInBackground(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		s.shell(box)
 		s.enter(`srt -c 'echo go$((1)); while [ ! -e end ]; do sleep 0.05; done'`)
@@ -358,6 +373,7 @@ func TestTerminalEndInBackground(t *testing.T) {
 
 // The terminal goes back to a script that goes on to use it.
 func TestTerminalBackToScript(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		s.shell(box)
 		s.enter(`bash -c 'srt -c "echo go\$((1)); read a; echo got\$a"; read b; echo then$b; srt bash --norc -ic "echo go\$((2))"; read c; echo last$c'`)
@@ -377,6 +393,7 @@ func TestTerminalBackToScript(t *testing.T) {
 // Where no shell can continue it, a job is not stopped: not by Ctrl-Z, and one
 // that wants the terminal in the background ends.
 func TestTerminalOrphaned(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		cmd := s.start(box.command("-c", "echo go$((1)); read a; echo got$a; exit 4"))
 		s.expect("go1")
@@ -399,11 +416,13 @@ func TestTerminalOrphaned(t *testing.T) {
 
 // Closing the terminal ends everything.
 func TestTerminalHangUp(t *testing.T) {
+	t.Parallel()
 	for name, line := range map[string]string{
 		"command": "srt MARK", "pipeline": "srt MARK | cat", "script": "bash -c 'srt MARK; true'", "background": "srt MARK &",
 		"stubborn": `srt -c 'trap "" HUP; MARK & wait; MARK'`,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			onTerminal(t, func(s *screen, box *sandboxed) {
 				m := mark()
 				s.shell(box)
@@ -419,6 +438,7 @@ func TestTerminalHangUp(t *testing.T) {
 
 // linux 125: nothing survives SIGKILL, and the shell has a terminal that works.
 func TestTerminalKilled(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		m := mark()
 		s.shell(box)
@@ -436,8 +456,10 @@ func TestTerminalKilled(t *testing.T) {
 
 // Signals of a terminal stay signals when there is none.
 func TestStopWithoutTerminal(t *testing.T) {
+	t.Parallel()
 	for _, uid := range users() {
 		t.Run(fmt.Sprint("uid", uid), func(t *testing.T) {
+			t.Parallel()
 			s, m := &screen{T: t}, mark()
 			cmd := newSandboxed(t, uid, workSettings).command("-c", m)
 			if cmd.SysProcAttr == nil {

@@ -170,7 +170,7 @@ func (s *screen) expect(text string) {
 // wait waits for a condition.
 func (s *screen) wait(what string, holds func() bool) {
 	s.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.Fatalf("waited for %s; the screen:\n%s\nprocesses:\n%s", what, s.text(), s.processes())
 		}

@@ -14,8 +14,10 @@ import (
 
 // The command sees the size of the terminal, and hears of a change.
 func TestTerminalResize(t *testing.T) {
+	t.Parallel()
 	for name, line := range map[string]string{"command": `srt -c "$SCRIPT"`, "pipeline": `srt -c "$SCRIPT" | cat`} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			onTerminal(t, func(s *screen, box *sandboxed) {
 				s.shell(box)
 				s.enter(`SCRIPT='trap "size; echo chan""ged" WINCH; size() { stty size </dev/tty; }; size; echo go$((1)); while [ ! -e end ]; do sleep 0.05; done'; export SCRIPT`)
@@ -38,6 +40,7 @@ func TestTerminalResize(t *testing.T) {
 // A command that had no chance to put the terminal back leaves it as it was; one
 // that ended by itself may change it.
 func TestTerminalSettings(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ line, want string }{
 		"killed":         {"srt -c 'stty raw -echo; kill -9 $$'", " icanon"},
 		"escalated":      {"srt -c 'stty raw -echo; trap \"\" TERM; echo stub\"\"born; while :; do sleep 1; done'", " icanon"},
@@ -45,6 +48,7 @@ func TestTerminalSettings(t *testing.T) {
 		"set on purpose": {"srt stty -icanon", " -icanon"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			onTerminal(t, func(s *screen, box *sandboxed) {
 				s.shellWith(box, "bash", "--norc", "--noprofile", "--noediting", "-i")
 				// The script around it does not put the terminal back itself.
@@ -63,6 +67,7 @@ func TestTerminalSettings(t *testing.T) {
 // A pager in a pipeline keeps the terminal, and a command that wants it late gets
 // it.
 func TestTerminalPipeline(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		s.shell(box)
 		// The reader stands for a pager: it reads keys while srt runs.
@@ -94,6 +99,7 @@ func TestTerminalPipeline(t *testing.T) {
 
 // Input and output are the terminal or not, in every combination.
 func TestTerminalStreams(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		s.shell(box)
 		test := `r=; for i in 0 1 2; do test -t $i && r=${r}t || r=${r}f; done; echo $r </dev/tty >/dev/tty; tty; exit 0`
@@ -111,8 +117,10 @@ func TestTerminalStreams(t *testing.T) {
 
 // A prompt for a password reads the terminal without echo.
 func TestTerminalPassword(t *testing.T) {
+	t.Parallel()
 	for _, redirection := range []string{"", "| cat", "</dev/null", "</dev/null | cat"} {
 		t.Run(redirection, func(t *testing.T) {
+			t.Parallel()
 			onTerminal(t, func(s *screen, box *sandboxed) {
 				s.shell(box)
 				s.enter(`srt -c 'read -s -p "pass""word: " p </dev/tty; echo; echo got${#p}' ` + redirection)
@@ -131,6 +139,7 @@ func TestTerminalPassword(t *testing.T) {
 
 // Programs see themselves in the foreground from their first moment.
 func TestTerminalForegroundFromTheStart(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		s.shell(box)
 		for range 20 {
@@ -143,6 +152,7 @@ func TestTerminalForegroundFromTheStart(t *testing.T) {
 
 // linux 114, reference behaviour: no terminal, no job control.
 func TestTerminalNewSession(t *testing.T) {
+	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {
 		s.shell(box)
 		s.enter(`srt --new-session -c 'cat /dev/tty; read a; echo got$a'`)
@@ -252,9 +262,12 @@ func (x *tmux) showsAfter(text string, keys ...string) {
 
 // Editors, pagers and monitors work and give the terminal back.
 func TestTerminalPrograms(t *testing.T) {
+	t.Parallel()
 	for _, uid := range users() {
 		t.Run(fmt.Sprint("uid", uid), func(t *testing.T) {
+			t.Parallel()
 			t.Run("vi", func(t *testing.T) {
+				t.Parallel()
 				box := newSandboxed(t, uid, workSettings)
 				x := newTmux(t, box, "vi", "srt -s ../settings.json vi -u NONE -n text")
 				x.shows("~")
@@ -275,6 +288,7 @@ func TestTerminalPrograms(t *testing.T) {
 				x.shows(" icanon")
 			})
 			t.Run("less", func(t *testing.T) {
+				t.Parallel()
 				box := newSandboxed(t, uid, workSettings)
 				numbers(t, box)
 				x := newTmux(t, box, "less", "srt less numbers")
@@ -303,6 +317,7 @@ func TestTerminalPrograms(t *testing.T) {
 				x.shows("end")
 			})
 			t.Run("top", func(t *testing.T) {
+				t.Parallel()
 				x := newTmux(t, newSandboxed(t, uid, workSettings), "top", "srt top -d 0.2")
 				x.shows("COMMAND")
 				x.shows("load average")
