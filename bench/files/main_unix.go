@@ -17,47 +17,37 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-const rounds = 5
+	"github.com/srt-sandbox/srt/bench/internal/measure"
+)
 
 // work is a command line that runs in an empty directory beside "in". $MODULE is
 // the directory of this module, where the benchmark has to be started.
 type work struct {
 	name, needs, line string
+	rounds            int
 	prepare           func(in string) error
 }
 
 var works = []work{
-	{"untar 20 000 files", "tar", "tar xf ../in/files.tar", makeArchive},
-	{"git clone, 5 000 files", "git", "git clone -q ../in/repository clone", makeRepository},
-	{"npm install, 2 000 files", "npm", "npm install --no-audit --no-fund --offline --silent ../in/package.tgz", makePackage},
-	{"go build of srt", "go", `export GOCACHE=$PWD/cache OUT=$PWD/srt; cd "$MODULE" && go build -o "$OUT" ./cmd/srt`, nil},
+	{"untar 20 000 files", "tar", "tar xf ../in/files.tar", 15, makeArchive},
+	{"git clone, 5 000 files", "git", "git clone -q ../in/repository clone", 9, makeRepository},
+	{"npm install, 2 000 files", "npm", "npm install --no-audit --no-fund --offline --silent ../in/package.tgz", 9, makePackage},
+	{"go build of srt", "go", `export GOCACHE=$PWD/cache OUT=$PWD/srt; cd "$MODULE" && go build -o "$OUT" ./cmd/srt`, 3, nil},
 }
 
-func main() {
-	if err := measure(); err != nil {
-		fmt.Fprintln(os.Stderr, "files:", err)
-		os.Exit(1)
-	}
-}
+func main() { measure.In("files", compare) }
 
-func measure() error {
-	dir, err := os.MkdirTemp("", "srt-bench")
+func compare(dir string) error {
+	srt, err := measure.BuildSrt(dir)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	b := &bench{dir: dir, srt: filepath.Join(dir, "srt")}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", b.srt, "github.com/srt-sandbox/srt/cmd/srt")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building srt: %w\n%s", err, out)
-	}
+	b := &bench{dir: dir, srt: srt}
 	if err := os.Mkdir(filepath.Join(dir, "in"), 0o755); err != nil {
 		return err
 	}
-	fmt.Printf("%d rounds, in turn\n%-26s %10s %10s %7s %12s %7s\n", rounds, "", "plain", "srt", "", "guard off", "")
+	fmt.Printf("medians of runs in turn\n%-26s %5s %10s %10s %7s %12s %7s\n", "", "runs", "plain", "srt", "", "guard off", "")
 	for _, w := range works {
 		if err := b.run(w); err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
@@ -90,7 +80,7 @@ func (b *bench) run(w work) error {
 		}
 	}
 	times := make([][]time.Duration, len(ways))
-	for range rounds {
+	for range w.rounds {
 		for i, way := range ways {
 			took, err := b.once(append(slices.Clone(way), "bash", "-c", w.line))
 			if err != nil {
@@ -99,8 +89,8 @@ func (b *bench) run(w work) error {
 			times[i] = append(times[i], took)
 		}
 	}
-	plain, guarded, unguarded := median(times[0]), median(times[1]), median(times[2])
-	fmt.Printf("%-26s %9.2fs %9.2fs %+6.0f%% %11.2fs %+6.0f%%\n", w.name, plain, guarded, 100*(guarded/plain-1), unguarded, 100*(unguarded/plain-1))
+	plain, guarded, unguarded := measure.Median(times[0]).Seconds(), measure.Median(times[1]).Seconds(), measure.Median(times[2]).Seconds()
+	fmt.Printf("%-26s %5d %9.2fs %9.2fs %+6.0f%% %11.2fs %+6.0f%%\n", w.name, w.rounds, plain, guarded, 100*(guarded/plain-1), unguarded, 100*(unguarded/plain-1))
 	return nil
 }
 
@@ -124,11 +114,6 @@ func (b *bench) once(args []string) (time.Duration, error) {
 		return 0, fmt.Errorf("%w: %s", err, out)
 	}
 	return time.Since(begin), nil
-}
-
-func median(all []time.Duration) float64 {
-	slices.Sort(all)
-	return all[len(all)/2].Seconds()
 }
 
 func makeArchive(in string) error {

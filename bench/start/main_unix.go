@@ -17,6 +17,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/srt-sandbox/srt/bench/internal/measure"
 )
 
 const runs = 60
@@ -28,24 +30,12 @@ type contender struct {
 	rss   int64 // largest resident set of the started process, KiB
 }
 
-func main() {
-	if err := measure(); err != nil {
-		fmt.Fprintln(os.Stderr, "start:", err)
-		os.Exit(1)
-	}
-}
+func main() { measure.In("start", compare) }
 
-func measure() error {
-	dir, err := os.MkdirTemp("", "srt-bench")
+func compare(dir string) error {
+	binary, err := measure.BuildSrt(dir)
 	if err != nil {
 		return err
-	}
-	defer os.RemoveAll(dir)
-	binary := filepath.Join(dir, "srt")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "github.com/srt-sandbox/srt/cmd/srt")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building srt: %w\n%s", err, out)
 	}
 	settings := filepath.Join(dir, "settings.json")
 	const text = `{"network":{"allowedDomains":["localhost"],"deniedDomains":[]},"filesystem":{"denyRead":["~/.ssh"],"allowWrite":["."],"denyWrite":[".env"]}}`
@@ -89,8 +79,7 @@ func report(contenders []*contender) {
 	var base time.Duration
 	fmt.Printf("%d runs each, interleaved\n%-24s %10s %10s %8s %10s\n", runs, "", "median", "90th", "ratio", "max RSS")
 	for _, c := range contenders {
-		slices.Sort(c.times)
-		median := c.times[len(c.times)/2]
+		median := measure.Median(c.times)
 		if c.args[0] == "bwrap" {
 			base = median
 		}
@@ -98,7 +87,7 @@ func report(contenders []*contender) {
 		if base != 0 {
 			ratio = fmt.Sprintf("%.2f", float64(median)/float64(base))
 		}
-		fmt.Printf("%-24s %8.2fms %8.2fms %8s %7dKiB\n", c.name, ms(median), ms(c.times[len(c.times)*9/10]), ratio, c.rss)
+		fmt.Printf("%-24s %8.2fms %8.2fms %8s %7dKiB\n", c.name, ms(median), ms(measure.Quantile(c.times, 0.9)), ratio, c.rss)
 	}
 }
 
