@@ -136,8 +136,9 @@ func readSpec(fd int) (*Spec, error) {
 	return decodeSpec(data)
 }
 
-// The messages between the halves are packets on a sequenced-packet socket
-// pair: one kind byte, then the text. Descriptors travel with the packet.
+// MessageKind is the first byte of each message between the halves: packets on a
+// sequenced-packet socket pair, whose text follows. Descriptors travel with the
+// packet.
 type MessageKind byte
 
 // The kinds of packet, each with its direction.
