@@ -140,7 +140,7 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, m 
 func (s *Sandbox) resolve(c *Cmd, cfg *config.Config, launcher launch.Launcher, m means) (*policy.Policy, error) {
 	pol, err := policy.Resolve(c.ctx, policy.Input{
 		Config: cfg, Cwd: m.dir, Home: m.home, UID: os.Geteuid(), FS: policy.OSFS(),
-		Protected: s.protectedFiles(), Readable: s.readableFiles(), ExtraWrite: m.temp.writable(), HostIdentity: launcher.HostIdentity(),
+		Protected: s.protectedFiles(), Readable: s.readableFiles(), ExtraWrite: m.temp.writable(), Private: m.temp.private(), HostIdentity: launcher.HostIdentity(),
 	})
 	if err != nil {
 		return nil, err

@@ -31,7 +31,8 @@ type Config struct {
 	// AllowPty allows pseudo-terminals. macOS only; elsewhere always allowed.
 	AllowPty bool `json:"allowPty,omitzero"`
 	// MandatoryDenySearchDepth is how many directories below a write root are
-	// searched for protected names, 1 to 10; 0 means the default of 3. Linux only.
+	// searched for protected names, and kept free of missing ones, 1 to 10; 0 means
+	// the default of 3. Linux only.
 	MandatoryDenySearchDepth int         `json:"mandatoryDenySearchDepth,omitzero" rule:"min=1,max=10"`
 	Ripgrep                  *Ripgrep    `json:"ripgrep,omitzero"`
 	Seccomp                  *Seccomp    `json:"seccomp,omitzero"`

@@ -30,7 +30,7 @@ func probe() {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		op, path, _ := strings.Cut(lines.Text(), " ")
-		err := map[string]func(string) error{"read": probeRead, "write": probeWrite, "create": probeCreate, "remove": probeRemove}[op](path)
+		err := map[string]func(string) error{"read": probeRead, "write": probeWrite, "create": probeCreate, "link": probeLink, "remove": probeRemove}[op](path)
 		var e syscall.Errno
 		switch {
 		case err == nil:
@@ -73,6 +73,13 @@ func probeCreate(path string) error {
 	return os.Remove(path)
 }
 
+func probeLink(path string) error {
+	if err := os.Symlink("x", path); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
 func probeRemove(path string) error {
 	aside := path + ".aside"
 	if err := os.Rename(path, aside); err != nil {
@@ -86,7 +93,8 @@ var (
 	worldDirs  = []string{"a", "a/b", "a/b/c", "d", "d/e"}
 	worldFiles = []string{"f", "a/f", "a/b/f", "a/b/c/f", "d/f", "d/e/f", "d/e/g"}
 	worldLinks = map[string]string{"l": "a/b", "d/k": "../a/b/c/f"}
-	worldNew   = []string{"n", "a/n", "a/b/n", "a/b/c/n", "d/n", "d/e/n"}
+	worldNew   = []string{"n", "a/n", "a/b/n", "a/b/c/n", "d/n", "d/e/n",
+		".idea", "a/.vscode", "a/b/.vscode", "a/b/.NPMrc", "a/b/c/.npmrc", "d/.claude", "d/e/.envrc"}
 )
 
 func makeWorld(t *rapid.T, dir string, uid int) {
@@ -205,6 +213,7 @@ func questions(p *policy.Policy, dir string) (asks, want []string) {
 	for _, n := range worldNew {
 		if path := filepath.Join(dir, n); !vanished(p, path) && !vanished(p, filepath.Dir(path)) {
 			ask("create", policy.Create, path)
+			ask("link", policy.Link, path)
 		}
 	}
 	return asks, want
@@ -218,7 +227,7 @@ const refused = "refused"
 func withoutMounts(p *policy.Policy, dir string, asks, want []string) ([]string, []string) {
 	for i, ask := range asks {
 		op, path, _ := strings.Cut(ask, " ")
-		if op == "create" {
+		if op == "create" || op == "link" {
 			path = filepath.Dir(path)
 		}
 		hidden := p.StateAt(path).View == policy.Hidden

@@ -1,6 +1,10 @@
 package policy
 
-import "io/fs"
+import (
+	"io/fs"
+
+	"github.com/srt-sandbox/srt/internal/protected"
+)
 
 // Op is something a command does with a path.
 type Op uint8
@@ -15,6 +19,7 @@ const (
 	Remove               // remove a name
 	RenameFrom           // give a name up
 	RenameTo             // take a name, replacing what has it
+	Link                 // make a symbolic link
 )
 
 // Decision is the answer to an operation.
@@ -51,10 +56,13 @@ func (p *Policy) Decide(op Op, path string) Decision {
 		p.decideRead(&d, op)
 	case op == Write && l.first == "":
 		p.decideWrite(&d)
-	case op == Create && l.first == "":
+	case (op == Create || op == Link) && l.first == "":
 		d.Errno = "EEXIST"
-	case op == Write || op == Create || op == RenameTo && l.first != "":
+	case op == Write || op == Create || op == Link || op == RenameTo && l.first != "":
 		p.decideCreate(&d, l)
+		if op == Link && d.Errno == "" {
+			p.decideLink(&d)
+		}
 	default:
 		p.decideRemove(&d)
 	}
@@ -117,13 +125,30 @@ func (p *Policy) decideCreate(d *Decision, l landing) {
 	p.decideWrite(d)
 }
 
+// decideLink: no symbolic link takes the place of a directory that was there.
+func (p *Policy) decideLink(d *Decision) {
+	if ban, ok := p.Standing.ForbidsLink(d.Path); ok {
+		d.Errno, d.Rule = "EPERM", banned(ban)
+	}
+}
+
 // forbidden finds the rule against a missing name in a directory.
 func (p *Policy) forbidden(dir, name string) (Rule, bool) {
 	if rule, ok := p.absent[child(dir, name)]; ok {
 		return rule, true
 	}
-	rule, ok := p.folded[child(dir, lowerASCII(name))]
-	return rule, ok
+	if rule, ok := p.folded[child(dir, lowerASCII(name))]; ok {
+		return rule, true
+	}
+	if !protected.Candidate(name) {
+		return Rule{}, false
+	}
+	ban, ok := p.Standing.Forbids(dir, p.fs.Identify(dir), name)
+	return banned(ban), ok
+}
+
+func banned(b protected.Ban) Rule {
+	return Rule{Setting: builtInSetting, Entry: b.Entry, Cure: b.Cure}
 }
 
 // creates finds the missing allowWrite entry that a path is, leads to or lies in.

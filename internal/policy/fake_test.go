@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/protected"
 )
 
 // fakeFS is a tree in memory, with owners and closed directories, which real
@@ -140,6 +141,13 @@ func (f *fakeFS) ReadDir(p string) ([]Entry, error) {
 	return all, nil
 }
 
+func (f *fakeFS) Visit(p string) ([]Entry, protected.Identity, error) {
+	entries, err := f.ReadDir(p)
+	return entries, f.Identify(p), err
+}
+
+func (f *fakeFS) Identify(string) protected.Identity { return protected.Identity{} }
+
 func (f *fakeFS) ReadFile(p string, max int64) ([]byte, error) {
 	n, err := f.find("read", p)
 	if err != nil || n.kind != File || !f.allowed(n, 4) || int64(len(n.text)) > max {
@@ -168,7 +176,7 @@ func mustResolveFake(t testing.TB, f *fakeFS, change func(in *Input, c *config.F
 // answers checks "op path answer" lines, where an answer is "ok" or an error.
 func answers(t testing.TB, p *Policy, lines ...string) {
 	t.Helper()
-	ops := map[string]Op{"read": Read, "list": List, "exec": Execute, "write": Write, "create": Create, "remove": Remove, "from": RenameFrom, "to": RenameTo}
+	ops := map[string]Op{"read": Read, "list": List, "exec": Execute, "write": Write, "create": Create, "remove": Remove, "from": RenameFrom, "to": RenameTo, "link": Link}
 	for _, l := range lines {
 		op, rest, _ := strings.Cut(l, " ")
 		cut := strings.LastIndexByte(rest, ' ')

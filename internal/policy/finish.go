@@ -47,6 +47,7 @@ func (r *resolver) finish() *Policy {
 	p.index()
 	r.addTopLevel()
 	r.addAbsent()
+	r.addStanding()
 	r.addPins()
 	r.keepCreatable()
 	r.warnCovered(marks)

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+
+	"github.com/srt-sandbox/srt/internal/protected"
 )
 
 // Kind is what an object of the file system is.
@@ -43,6 +45,10 @@ type FS interface {
 	Readlink(path string) (string, error)
 	// ReadDir lists a directory in any order.
 	ReadDir(path string) ([]Entry, error)
+	// Visit is ReadDir for a directory that will be known again.
+	Visit(path string) ([]Entry, protected.Identity, error)
+	// Identify returns the identity of a directory, unknown if there is none.
+	Identify(path string) protected.Identity
 	// ReadFile returns a regular file of at most max bytes.
 	ReadFile(path string, max int64) ([]byte, error)
 }
@@ -51,6 +57,8 @@ type FS interface {
 func OSFS() FS { return osFS{} }
 
 type osFS struct{}
+
+func (osFS) Identify(path string) protected.Identity { return protected.IdentityAt(path) }
 
 func (osFS) Readlink(path string) (string, error) { return os.Readlink(path) }
 
@@ -105,6 +113,14 @@ func (c *cachedFS) ReadDir(path string) ([]Entry, error) {
 		return c.FS.ReadDir(path)
 	}
 	return entries, err
+}
+
+func (c *cachedFS) Visit(path string) ([]Entry, protected.Identity, error) {
+	entries, id, err := c.FS.Visit(path)
+	if passing(err) {
+		return c.FS.Visit(path)
+	}
+	return entries, id, err
 }
 
 // exists reports whether there is something at a path, or may be: what cannot

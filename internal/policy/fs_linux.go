@@ -6,28 +6,42 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/protected"
 )
 
 // direntSize is how much of a listing is read at a time.
 const direntSize = 8 << 10
 
-// ReadDir asks the kernel directly: searches of big trees spend their time here,
-// and os.File costs two calls more a directory.
 func (o osFS) ReadDir(path string) ([]Entry, error) {
+	entries, _, err := o.list(path, nil)
+	return entries, err
+}
+
+func (o osFS) Visit(path string) ([]Entry, protected.Identity, error) {
+	return o.list(path, protected.IdentityOf)
+}
+
+// list asks the kernel directly: searches of big trees spend their time here,
+// and os.File costs two calls more a directory.
+func (o osFS) list(path string, identify func(fd int) protected.Identity) (_ []Entry, id protected.Identity, _ error) {
 	var fd int
 	err := retry(func() (err error) {
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 		return err
 	})
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, id, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
+	if identify != nil {
+		id = identify(fd)
+	}
 	entries, err := o.readEntries(fd, path)
 	if err != nil {
-		return nil, &os.PathError{Op: "list", Path: path, Err: err}
+		return nil, id, &os.PathError{Op: "list", Path: path, Err: err}
 	}
-	return entries, nil
+	return entries, id, nil
 }
 
 func (o osFS) readEntries(fd int, path string) ([]Entry, error) {

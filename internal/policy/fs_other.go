@@ -5,6 +5,8 @@ package policy
 import (
 	"io/fs"
 	"os"
+
+	"github.com/srt-sandbox/srt/internal/protected"
 )
 
 func (osFS) ReadDir(path string) ([]Entry, error) {
@@ -22,6 +24,11 @@ func (osFS) ReadDir(path string) ([]Entry, error) {
 		entries = append(entries, Entry{Name: d.Name(), Kind: kindOf(d.Type())})
 	}
 	return entries, nil
+}
+
+func (o osFS) Visit(path string) ([]Entry, protected.Identity, error) {
+	entries, err := o.ReadDir(path)
+	return entries, o.Identify(path), err
 }
 
 func kindOf(m fs.FileMode) Kind {

@@ -3,6 +3,8 @@ package policy
 import (
 	"slices"
 	"strings"
+
+	"github.com/srt-sandbox/srt/internal/protected"
 )
 
 // mandatoryDenies protects the names of names.go. No list lifts them.
@@ -25,6 +27,7 @@ func (r *resolver) mandatoryDenies() error {
 			return err
 		}
 	}
+	r.searched = s.seen
 	return nil
 }
 
@@ -45,7 +48,7 @@ func (r *resolver) protectedRoots() []string {
 // protectNames protects the names of one root, whose listing tells which exist;
 // without a listing each is looked for.
 func (r *resolver) protectNames(root string, listing []Entry) error {
-	names := protectedEverywhere()
+	names := protected.Everywhere()
 	if root == r.in.Home {
 		names = append(names, r.homeNames(root)...)
 	}
@@ -77,7 +80,7 @@ func (r *resolver) protectNames(root string, listing []Entry) error {
 
 func (r *resolver) homeNames(home string) []string {
 	var names []string
-	for _, name := range protectedInHome {
+	for _, name := range protected.InHome() {
 		first, rest, _ := strings.Cut(name, "/")
 		if rest == "" || r.fs.exists(child(home, first)) {
 			names = append(names, name)
@@ -99,7 +102,7 @@ func (r *resolver) judge(h hit) error {
 	case hitFile:
 		return r.denyWrite(h.path, d)
 	}
-	for _, rest := range protectedUnder(baseOf(h.path)) {
+	for _, rest := range protected.Under(baseOf(h.path)) {
 		target := h.path + prefixed(rest)
 		if rest != "" && !r.fs.exists(target) {
 			continue

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/protected"
 )
 
 // linux 79, fs-08: every name of the table, existing and absent.
@@ -17,12 +18,12 @@ func TestEveryProtectedName(t *testing.T) {
 	absentTree := newFake(user, "/home/u/w/x")
 	p := mustResolveFake(t, absentTree, allowing("."))
 	f := newFake(user, "/home/u/w/x")
-	for _, name := range protectedEverywhere() {
+	for _, name := range protected.Everywhere() {
 		answers(t, p, "create /home/u/w/"+name+" EPERM")
 		f.put("/home/u/w/"+name, &fakeNode{kind: File, mode: 0o644, uid: user})
 	}
 	p = mustResolveFake(t, f, allowing("."))
-	for _, name := range protectedEverywhere() {
+	for _, name := range protected.Everywhere() {
 		answers(t, p, "write /home/u/w/"+name+" EROFS", "remove /home/u/w/"+name+" EBUSY", "to /home/u/w/"+name+" EBUSY")
 	}
 	answers(t, p, "create /home/u/w/.claude/other ok", "from /home/u/w/.claude EBUSY")
@@ -30,7 +31,7 @@ func TestEveryProtectedName(t *testing.T) {
 
 // The list of the TypeScript srt, which nothing may be taken from.
 func TestReferenceNamesStay(t *testing.T) {
-	all := " " + strings.Join(protectedEverywhere(), " ") + " "
+	all := " " + strings.Join(protected.Everywhere(), " ") + " "
 	for _, name := range strings.Fields(".gitconfig .gitmodules .bashrc .bash_profile .zshrc .zprofile .profile .ripgreprc .mcp.json .vscode .idea .claude/commands .claude/agents") {
 		if !strings.Contains(all, " "+name+" ") {
 			t.Errorf("%s is missing", name)
@@ -134,9 +135,9 @@ func TestSearchOfManyDirectories(t *testing.T) {
 
 type slow struct{ FS }
 
-func (s slow) ReadDir(p string) ([]Entry, error) {
+func (s slow) Visit(p string) ([]Entry, protected.Identity, error) {
 	time.Sleep(3 * time.Millisecond)
-	return s.FS.ReadDir(p)
+	return s.FS.Visit(p)
 }
 
 // Listings of the system agree with the standard library's, byte for byte.

@@ -111,7 +111,7 @@ func (o oracle) create(parent, name string) string {
 		return "ok"
 	case o.hidden(parent) || !o.mayWrite(parent):
 		return "EROFS"
-	case o.protectedName(parent, name):
+	case o.protectedName(parent, name), o.protectedBelow(parent, name):
 		return "EPERM"
 	}
 	for _, q := range slices.Concat(o.denyWrite, o.denyRead, o.secret) {
@@ -124,10 +124,24 @@ func (o oracle) create(parent, name string) string {
 
 // protectedName knows one of the names that no list lifts.
 func (o oracle) protectedName(parent, name string) bool {
-	if name != ".bashrc" {
+	if name != ".bashrc" && name != ".vscode" {
 		return false
 	}
 	return slices.Contains(o.there(o.allowWrite), parent) || parent == "/w" && covers(o.there(o.allowWrite), "/w") != ""
+}
+
+// protectedBelow knows two of the names that must not appear further down: one of
+// a file, and one of a directory, which counts one level less deep.
+func (o oracle) protectedBelow(parent, name string) bool {
+	deepest, ok := map[string]int{".bashrc": config.Default().SearchDepth() - 1, ".vscode": config.Default().SearchDepth() - 2}[name]
+	roots := o.there(o.allowWrite)
+	if covers(roots, "/w") != "" {
+		roots = append(roots, "/w")
+	}
+	return slices.ContainsFunc(roots, func(root string) bool {
+		depth := len(components(parent)) - len(components(root))
+		return ok && o.dir(root) && within(root, parent) && depth <= deepest
+	})
 }
 
 func (o oracle) remove(p string) string {
@@ -151,7 +165,9 @@ func (o oracle) remove(p string) string {
 			return "EBUSY"
 		}
 		for _, n := range []string{".bashrc", "n", "m"} {
-			if o.dir(q) && o.f.nodes[child(q, n)] == nil && o.create(q, n) == "EPERM" {
+			// What is kept from directories further down does not keep them in place.
+			root := n != ".bashrc" || o.protectedName(q, n)
+			if o.dir(q) && root && o.f.nodes[child(q, n)] == nil && o.create(q, n) == "EPERM" {
 				return "EBUSY"
 			}
 		}
@@ -205,7 +221,7 @@ func TestDecideAgreesWithOracle(t *testing.T) {
 			if !o.dir(path) {
 				continue
 			}
-			for _, n := range []string{"new", "n", "m", ".bashrc"} {
+			for _, n := range []string{"new", "n", "m", ".bashrc", ".vscode"} {
 				if o.f.nodes[child(path, n)] == nil && !o.creatable(p, child(path, n)) && (!o.hidden(path) || !o.leadsToShown(path)) {
 					o.check(t, p, Create, child(path, n), o.create(path, n))
 				}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/protected"
 )
 
 // View is what a command sees at a place.
@@ -79,6 +80,9 @@ type Policy struct {
 	Pins      []Pin
 	Absent    []Absent
 	Creatable []Creatable
+	// Standing are the directories in which protected names must not be created
+	// although no Absent says so.
+	Standing *protected.Directories
 	// MaskFiles are the real paths of the files that credentials.files lists
 	// with mode "mask". No place stands for them.
 	MaskFiles []string
@@ -113,6 +117,8 @@ type Input struct {
 	// ExtraWrite are write roots that srt adds itself. Protected names are not
 	// looked for in them.
 	ExtraWrite []string
+	// Private is one of them that is removed after the run.
+	Private string
 	// Readable are srt's own files, which stay readable (and read-only) whatever
 	// a read deny covers.
 	Readable []string

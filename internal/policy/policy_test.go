@@ -87,7 +87,7 @@ func (tr *tree) resolve() *Policy {
 // or an error name.
 func (tr *tree) expect(p *Policy, lines ...string) {
 	tr.t.Helper()
-	ops := map[string]Op{"read": Read, "write": Write, "create": Create, "remove": Remove}
+	ops := map[string]Op{"read": Read, "write": Write, "create": Create, "remove": Remove, "link": Link}
 	for _, l := range lines {
 		f := strings.Fields(l)
 		d := p.Decide(ops[f[0]], tr.path(f[1]))

@@ -3,6 +3,8 @@ package policy
 import (
 	"cmp"
 	"slices"
+
+	"github.com/srt-sandbox/srt/internal/protected"
 )
 
 // addTopLevel makes the top-level directories that hold something protected
@@ -69,6 +71,18 @@ func (r *resolver) addAbsent() {
 	slices.SortFunc(p.Absent, func(a, b Absent) int {
 		return cmp.Or(comparePaths(a.Parent, b.Parent), cmp.Compare(a.Name, b.Name))
 	})
+}
+
+// addStanding keeps protected names from appearing in the directories that were
+// searched. The run's own temporary directory is for whatever the run makes.
+func (r *resolver) addStanding() {
+	dirs := protected.NewDirectories(r.in.Config.SearchDepth())
+	for dir, v := range r.searched {
+		if v.depth > 0 && r.out.writable(dir) && (r.in.Private == "" || !within(r.in.Private, dir)) {
+			dirs.Add(dir, v.id, v.depth)
+		}
+	}
+	r.out.Standing = dirs
 }
 
 // addPins pins what the command could move: every directory on the way to a

@@ -30,6 +30,8 @@ type resolver struct {
 	repositories map[checkout]bool
 	// configs are the configuration files of repositories looked at so far.
 	configs map[checkout]bool
+	// searched are the directories in which protected names were looked for.
+	searched map[string]visit
 	// states is what the marks come to, by path.
 	states map[string]state
 }
@@ -66,7 +68,7 @@ func Resolve(ctx context.Context, in Input) (*Policy, error) {
 	defer cancel()
 	r := &resolver{ctx: bounded, timeout: timeout, in: in, fs: newCachedFS(in.FS), nodes: map[string]*mark{},
 		links: map[string]bool{}, repositories: map[checkout]bool{}, configs: map[checkout]bool{}, out: &Policy{fs: in.FS}}
-	r.in.Home, r.in.Cwd = r.realDir(in.Home), r.realDir(in.Cwd)
+	r.in.Home, r.in.Cwd, r.in.Private = r.realDir(in.Home), r.realDir(in.Cwd), r.realDir(in.Private)
 	r.maskFiles()
 	if in.Config.Filesystem.Disabled {
 		return r.disabled()

@@ -2,9 +2,12 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/srt-sandbox/srt/internal/protected"
 )
 
 // hitKind says what the search met.
@@ -30,11 +33,22 @@ type scanner struct {
 	fs    FS
 	depth int
 
+	most int // directories
+
 	mu   sync.Mutex
-	seen map[string]int // directory → least depth it was searched at
+	seen map[string]visit
 	hits map[hit]bool
 	// listings are the entries of the roots; one that cannot be listed has none.
 	listings map[string][]Entry
+}
+
+// maxSearched bounds the directories, which srt-init must all know.
+const maxSearched = 1 << 20
+
+// visit is what is known of a directory: the least depth that it was searched at.
+type visit struct {
+	depth int
+	id    protected.Identity
 }
 
 // level is one directory to search. depth is the number of directories between
@@ -45,7 +59,7 @@ type level struct {
 }
 
 func (r *resolver) scan(roots []string) (*scanner, error) {
-	s := &scanner{fs: r.fs, depth: r.in.Config.SearchDepth(), seen: map[string]int{}, hits: map[hit]bool{}, listings: map[string][]Entry{}}
+	s := &scanner{fs: r.fs, depth: r.in.Config.SearchDepth(), most: maxSearched, seen: map[string]visit{}, hits: map[hit]bool{}, listings: map[string][]Entry{}}
 	jobs := make([]level, 0, len(roots))
 	for _, root := range roots {
 		jobs = append(jobs, level{dir: root})
@@ -69,29 +83,43 @@ func (s *scanner) take(path string, kind hitKind) {
 }
 
 // enter reports whether a directory must be searched at a depth.
-func (s *scanner) enter(l level) bool {
+func (s *scanner) enter(l level) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at, ok := s.seen[l.dir]; ok && at <= l.depth {
-		return false
+	if v, ok := s.seen[l.dir]; ok && v.depth <= l.depth {
+		return false, nil
 	}
-	s.seen[l.dir] = l.depth
-	return true
+	if s.seen[l.dir] = (visit{depth: l.depth}); len(s.seen) > s.most {
+		return false, &Error{Code: "deny_scan_failed", Setting: "mandatoryDenySearchDepth",
+			Reason: fmt.Sprintf("there are more than %d directories in which protected names would have to be looked for; lower it, or allow writing in fewer places", s.most)}
+	}
+	return true, nil
+}
+
+// identify adds what a visit found out.
+func (s *scanner) identify(dir string, id protected.Identity) {
+	s.mu.Lock()
+	v := s.seen[dir]
+	v.id = id
+	s.seen[dir] = v
+	s.mu.Unlock()
 }
 
 // list searches one directory and returns those beneath it to go on with. What
 // is in a root itself is protected by name.
 func (s *scanner) list(l level) ([]level, error) {
-	if !s.enter(l) {
+	if ok, err := s.enter(l); !ok {
+		return nil, err
+	}
+	entries, id, err := s.fs.Visit(l.dir)
+	if err != nil {
+		if !absent(err) {
+			s.take(l.dir, hitUnreadable)
+		}
 		return nil, nil
 	}
-	entries, err := s.fs.ReadDir(l.dir)
+	s.identify(l.dir, id)
 	switch {
-	case err != nil && absent(err):
-		return nil, nil
-	case err != nil:
-		s.take(l.dir, hitUnreadable)
-		return nil, nil
 	case l.depth == 0:
 		s.mu.Lock()
 		s.listings[l.dir] = append([]Entry{}, entries...)
@@ -112,7 +140,7 @@ func (s *scanner) list(l level) ([]level, error) {
 }
 
 func searched(path, name string) bool {
-	return name != unsearchedDir && name != ".git" && !fresh(path) && path != kernelTree
+	return name != protected.Unsearched && name != ".git" && !fresh(path) && path != kernelTree
 }
 
 // judge records a protected name. Directories count one level less deep than
@@ -120,12 +148,12 @@ func searched(path, name string) bool {
 func (s *scanner) judge(l level, ent Entry) {
 	path := child(l.dir, ent.Name)
 	switch {
-	case protectedFile(ent.Name):
+	case protected.IsFile(ent.Name):
 		s.take(path, hitFile)
 	case l.depth > s.depth-2:
 	case ent.Name == ".git":
 		s.take(path, hitGit)
-	case len(protectedUnder(ent.Name)) > 0:
+	case len(protected.Under(ent.Name)) > 0:
 		s.take(path, hitDir)
 	}
 }

@@ -18,8 +18,8 @@ func specFor(r launch.Request) *inside.Spec {
 	s := &inside.Spec{
 		Plan:   append(NewPlan(r.Policy), otherProcesses()...),
 		Filter: inside.FilterOptions{UnixSockets: r.UnixSockets, NestedNamespaces: r.NestedNamespaces},
-		Names:  names,
-		Path:   r.Path, Args: r.Args, Env: r.Env, Dir: r.Dir, Home: r.Home, Ports: r.Ports, Private: r.Private, NullFD: r.NullFD,
+		Names:  names, Standing: r.Policy.Standing.Encode(),
+		Path: r.Path, Args: r.Args, Env: r.Env, Dir: r.Dir, Home: r.Home, Ports: r.Ports, Private: r.Private, NullFD: r.NullFD,
 		Published: r.Published,
 	}
 	for _, c := range r.Policy.Creatable {
@@ -33,11 +33,11 @@ func specFor(r launch.Request) *inside.Spec {
 	}
 	s.Repositories = !r.NewRepositoryHooks && !r.Policy.Disabled && writes(r)
 	s.Filter.Trace = r.Trace
-	s.Filter.Guard = r.Trace || len(s.Names) > 0 || len(s.Creatable) > 0 || s.Repositories
+	s.Filter.Guard = r.Trace || len(s.Names) > 0 || s.Standing != "" || len(s.Creatable) > 0 || s.Repositories
 	if r.Unguarded {
 		s.Filter = inside.FilterOptions{UnixSockets: r.UnixSockets, NestedNamespaces: r.NestedNamespaces, Unguarded: true}
 		s.Repositories = false
-		s.Names, s.Creatable, s.Sockets, s.HostPorts = nil, nil, nil, nil
+		s.Names, s.Standing, s.Creatable, s.Sockets, s.HostPorts = nil, "", nil, nil, nil
 	}
 	return s
 }

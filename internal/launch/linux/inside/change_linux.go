@@ -74,7 +74,7 @@ func (g *guard) unlink(c *call, dirfd int, path uint64, flags int) unix.Errno {
 		return e
 	}
 	defer at.close()
-	if n, ok := g.guarded(at); ok && exists(at) && !held(n, at) {
+	if n, ok := g.guarded(at); ok && !n.leads && exists(at) && !held(n, at) {
 		if g.rules != nil {
 			return g.refuse(c, "unlink", n, unix.EPERM)
 		}

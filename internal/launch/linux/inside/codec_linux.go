@@ -38,6 +38,7 @@ func (c *coder) spec(s *Spec) {
 	list(c, (*[]Op)(&s.Plan), c.op)
 	c.flags(&s.Filter.UnixSockets, &s.Filter.NestedNamespaces, &s.Filter.Guard, &s.Filter.Trace, &s.Filter.Unguarded, &s.Filter.Direct, &s.Filter.HostPorts)
 	list(c, &s.Names, c.name)
+	c.text(&s.Standing)
 	list(c, &s.Sockets, func(r *SocketRule) { c.texts(&r.Path, &r.Pattern) })
 	list(c, &s.Creatable, func(p *CreatablePath) { c.texts(&p.Path, &p.Parent, &p.First) })
 	c.texts(&s.Path, &s.Dir, &s.Home, &s.Private)

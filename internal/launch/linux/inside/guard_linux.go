@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/protected"
 )
 
 // guard performs the calls that can create a name. It does them itself, on its
@@ -24,6 +26,7 @@ type guard struct {
 	listener *listener
 	control  int
 	names    map[object][]GuardedName
+	standing *protected.Directories
 	root     int // O_PATH descriptor of the sandbox's root
 	initTask int // O_PATH descriptor of /proc/1/task
 	creator  *creator
@@ -73,6 +76,10 @@ func startGuard(fd, control int, s *Spec, d *direct) *guard {
 	for _, n := range s.Names {
 		key := object{n.Dev, n.Ino}
 		g.names[key] = append(g.names[key], n)
+	}
+	var ok bool
+	if g.standing, ok = protected.DecodeDirectories(s.Standing); !ok {
+		fail(control, errBadSpec)
 	}
 	if s.Repositories {
 		g.repositories = newRepositories()
@@ -265,20 +272,29 @@ func (g *guard) serveLegacy(c *call, nr uintptr) bool {
 	return true
 }
 
+// guarded is a protected name that a call is about.
+type guarded struct {
+	GuardedName
+	// there marks a name in a directory of Standing that has an object all the same:
+	// a link that was there before, a hidden directory, or what the host made
+	// meanwhile. leads marks one that is protected only for what it leads to.
+	there, leads bool
+}
+
 // guarded returns the protected name at the location, if it is one.
-func (g *guard) guarded(at location) (GuardedName, bool) {
+func (g *guard) guarded(at location) (guarded, bool) {
 	for _, n := range g.names[at.id] {
 		if n.Name == at.name || n.Fold && strings.EqualFold(n.Name, at.name) {
-			return n, true
+			return guarded{GuardedName: n}, true
 		}
 	}
-	return GuardedName{}, false
+	return g.keptOut(at)
 }
 
 // held reports whether a protected object still has its mount, which answers for
 // it better than the guard could.
-func held(n GuardedName, at location) bool {
-	if !n.Exists {
+func held(n guarded, at location) bool {
+	if !n.Exists && !n.there {
 		return false
 	}
 	var dir, name unix.Statx_t
@@ -289,9 +305,9 @@ func held(n GuardedName, at location) bool {
 // refuse reports the attempt and returns its error number. A name that has an
 // object keeps the error of the mount that protects it; a missing one is "not
 // permitted", which no kernel rule about mounts would say.
-func (g *guard) refuse(c *call, operation string, n GuardedName, existing unix.Errno) unix.Errno {
+func (g *guard) refuse(c *call, operation string, n guarded, existing unix.Errno) unix.Errno {
 	g.report(c, operation, n)
-	if n.Exists {
+	if n.Exists || n.there {
 		return existing
 	}
 	return unix.EPERM
@@ -299,7 +315,7 @@ func (g *guard) refuse(c *call, operation string, n GuardedName, existing unix.E
 
 // report sends one violation to the host half. A noisy command stops being
 // reported, never being refused.
-func (g *guard) report(c *call, operation string, n GuardedName) {
+func (g *guard) report(c *call, operation string, n guarded) {
 	g.send(c, operation, path.Join(n.Dir, n.Name), n.Target, n.Rule, n.Cure)
 }
 

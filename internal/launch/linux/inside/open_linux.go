@@ -119,7 +119,10 @@ func (o *opening) run() (int, unix.Errno) {
 
 // refused judges an open at a protected name. Reading an existing object is no
 // creation and is left to the mount.
-func (o *opening) refused(n GuardedName) unix.Errno {
+func (o *opening) refused(n guarded) unix.Errno {
+	if n.there && isSymlink(o.at) {
+		return 0 // what it leads to is judged
+	}
 	there := exists(o.at)
 	if there && o.flags&(unix.O_ACCMODE|unix.O_TRUNC) == unix.O_RDONLY || !there && o.flags&unix.O_CREAT == 0 {
 		return 0

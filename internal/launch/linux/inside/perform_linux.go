@@ -74,6 +74,9 @@ func (g *guard) symlink(c *call, target uint64, dirfd int, path uint64) unix.Err
 	if e := g.judgeNew(c, "symlink", at); e != 0 {
 		return e
 	}
+	if e := g.linked(c, "symlink", at); e != 0 {
+		return e
+	}
 	if e := g.arrive(c, "symlink", at, false); e != 0 {
 		return e
 	}
@@ -96,6 +99,11 @@ func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint
 	defer to.close()
 	if n, ok := g.guarded(to); ok && !exists(to) {
 		return g.refuse(c, "link", n, unix.EROFS)
+	}
+	if follow == 0 && from.name != "" && isSymlink(from) {
+		if e := g.linked(c, "link", to); e != 0 {
+			return e
+		}
 	}
 	if e := g.arrive(c, "link", to, false); e != 0 {
 		return e
@@ -180,7 +188,7 @@ func (g *guard) rename(c *call, oldfd int, oldPath uint64, newfd int, newPath ui
 	if n, ok := g.guarded(to); ok {
 		return g.refuse(c, "rename", n, unix.EBUSY)
 	}
-	if n, ok := g.guarded(from); ok && exists(from) {
+	if n, ok := g.guarded(from); ok && exists(from) && (!n.leads || flags&unix.RENAME_EXCHANGE != 0) {
 		return g.refuse(c, "rename", n, unix.EBUSY)
 	}
 	if e := g.judgeName(c, "rename", from); e != 0 {
@@ -189,10 +197,16 @@ func (g *guard) rename(c *call, oldfd int, oldPath uint64, newfd int, newPath ui
 	if e := g.judgeName(c, "rename", to); e != 0 {
 		return e
 	}
+	if e := g.placed(c, from, to, flags&unix.RENAME_EXCHANGE != 0); e != 0 {
+		return e
+	}
 	if e := g.arrive(c, "rename", to, true); e != 0 {
 		return e
 	}
 	if flags&unix.RENAME_EXCHANGE != 0 {
+		if e := g.placed(c, to, from, true); e != 0 {
+			return e
+		}
 		if e := g.arrive(c, "rename", from, true); e != 0 {
 			return e
 		}

@@ -17,6 +17,8 @@ type Spec struct {
 	Filter FilterOptions
 	// Names are protected names that the guard keeps from being created.
 	Names []GuardedName
+	// Standing are the directories that keep protected names out, encoded.
+	Standing string
 	// Paths that an allowWrite entry names and that do not exist yet.
 	Creatable []CreatablePath
 

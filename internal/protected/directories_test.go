@@ -1,0 +1,71 @@
+package protected
+
+import (
+	"strings"
+	"testing"
+)
+
+// What is written is read again, and damage is noticed.
+func TestDirectoriesTravel(t *testing.T) {
+	d := NewDirectories(3)
+	d.Add("/w/Sub", Identity{Dev: 1, Ino: 2, Born: 3}, 1)
+	d.Add("/w/sub/b", Identity{}, 2)
+	text := d.Encode()
+	got, ok := DecodeDirectories(text)
+	if !ok {
+		t.Fatal("it cannot be read")
+	}
+	for _, d := range []*Directories{d, got} {
+		for path, want := range map[string]bool{"/w/sub": true, "/W/SUB": true, "/w/sub/b": true, "/w": false, "/w/sub/": false, "": false} {
+			if d.Stood(path) != want {
+				t.Errorf("%q: %v", path, !want)
+			}
+		}
+		if _, ok := d.Forbids("/elsewhere", Identity{Dev: 1, Ino: 2, Born: 3}, ".vscode"); !ok {
+			t.Error("the identity is forgotten")
+		}
+		if _, ok := d.Forbids("/elsewhere", Identity{Dev: 1, Ino: 2, Born: 4}, ".vscode"); ok {
+			t.Error("another directory has the identity")
+		}
+		if _, ok := d.Forbids("/elsewhere", Identity{}, ".vscode"); ok {
+			t.Error("an unknown identity counts")
+		}
+	}
+	if _, ok := DecodeDirectories(text[:len(text)-1]); ok {
+		t.Error("a damaged text is read")
+	}
+	var none *Directories
+	if empty, ok := DecodeDirectories(none.Encode() + NewDirectories(3).Encode()); !ok || empty.Stood("/") {
+		t.Error("nothing is something")
+	}
+}
+
+// The least depth counts where a directory is met twice.
+func TestLeastDepthCounts(t *testing.T) {
+	d := NewDirectories(3)
+	d.Add("/w/a", Identity{Dev: 1, Ino: 1}, 2)
+	d.Add("/w/a", Identity{Dev: 1, Ino: 1}, 1)
+	d.Add("/w/a", Identity{Dev: 1, Ino: 1}, 2)
+	if _, ok := d.Forbids("/w/a", Identity{}, ".idea"); !ok {
+		t.Error("the path counts at the greater depth")
+	}
+	if _, ok := d.Forbids("/x", Identity{Dev: 1, Ino: 1}, ".idea"); !ok {
+		t.Error("the identity counts at the greater depth")
+	}
+}
+
+// Every name of the table is a candidate, and so is every part of one.
+func TestCandidates(t *testing.T) {
+	for _, name := range Everywhere() {
+		for _, part := range strings.Split(name, "/") {
+			if !Candidate(part) || !Candidate(strings.ToUpper(part)) {
+				t.Errorf("%s is none", part)
+			}
+		}
+	}
+	for _, name := range []string{"", ".", "..", ".git", "vscode", "main.go"} {
+		if Candidate(name) {
+			t.Errorf("%q is one", name)
+		}
+	}
+}

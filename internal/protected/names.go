@@ -1,0 +1,102 @@
+// Package protected knows the names that must not be created or changed, and the
+// directories that were there when a run started, in which missing ones of these
+// names must not appear. The policy and srt-init both ask it.
+package protected
+
+import "strings"
+
+// The names below lead to code execution outside the sandbox when somebody runs
+// a shell, git, an editor or an agent in the directory that holds them. They
+// are write-denied, existing or not, in the working directory, in every write
+// root and in a writable home directory. Beneath those, existing ones are
+// searched for, and missing ones kept from every directory that the search met.
+//
+// The first line of each group is the list of the TypeScript srt, which nothing
+// may be taken from; the others are additions. Version 2 of this table added
+// the names of the home directory.
+//
+// Left out on purpose, because everyday work changes them and they run nothing
+// by themselves: package manifests and lock files, Makefiles, workflows of CI
+// systems, .env files, settings of compilers and linters.
+
+// fileNames are shell start-up files, git configuration, and files that make tools
+// run programs.
+var fileNames = [...]string{
+	".gitconfig", ".gitmodules", ".bashrc", ".bash_profile", ".zshrc", ".zprofile", ".profile", ".ripgreprc", ".mcp.json",
+	".bash_login", ".bash_logout", ".bash_aliases", ".zshenv", ".zlogin", ".zlogout", // shells
+	".envrc", // direnv
+	".npmrc", // script-shell and registries of npm
+}
+
+// dirNames are settings of editors and agents, and hooks.
+var dirNames = [...]string{
+	".vscode", ".idea", ".claude/commands", ".claude/agents",
+	".claude/hooks", ".husky", ".cursor", ".devcontainer",
+}
+
+// settingNames are single files below a directory that is otherwise free.
+var settingNames = [...]string{".claude/settings.json", ".claude/settings.local.json"}
+
+// homeNames are additional names in the home directory. Those with a directory
+// count only where their first directory exists, so that unrelated programs can
+// still make it.
+var homeNames = [...]string{
+	".config/fish", ".config/git", ".config/autostart", ".config/systemd/user", ".config/environment.d",
+	".ssh/config", ".ssh/rc", ".ssh/authorized_keys", // commands of ssh; known_hosts stays free
+	".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".pam_environment", // logins
+}
+
+// below are the names of directories, and of what lies in one.
+var below = append(dirNames[:len(dirNames):len(dirNames)], settingNames[:]...)
+
+// Everywhere lists the names of every protected directory.
+func Everywhere() []string { return append(fileNames[:len(fileNames):len(fileNames)], below...) }
+
+// InHome lists additional names of the home directory.
+func InHome() []string { return append([]string(nil), homeNames[:]...) }
+
+// Unsearched is never searched: it holds other people's packages by the ten
+// thousand, and nobody runs tools in there.
+const Unsearched = "node_modules"
+
+// IsFile reports whether a name in any directory is a protected file. Case is
+// ignored: some file systems do.
+func IsFile(name string) bool {
+	_, ok := fileName(name)
+	return ok
+}
+
+func fileName(name string) (string, bool) {
+	for _, p := range fileNames {
+		if strings.EqualFold(p, name) {
+			return p, true
+		}
+	}
+	return "", false
+}
+
+// Under lists the protected names in a directory called name, relative to it; ""
+// means the directory as a whole.
+func Under(name string) []string {
+	var all []string
+	for _, p := range below {
+		if first, rest, _ := strings.Cut(p, "/"); strings.EqualFold(first, name) {
+			all = append(all, rest)
+		}
+	}
+	return all
+}
+
+// Candidate reports whether a name may be a protected one, or a part of one, in
+// some directory. It spares nearly every name the rest.
+func Candidate(name string) bool {
+	if IsFile(name) {
+		return true
+	}
+	for _, p := range below {
+		if first, rest, _ := strings.Cut(p, "/"); strings.EqualFold(first, name) || rest != "" && strings.EqualFold(rest, name) {
+			return true
+		}
+	}
+	return false
+}
