@@ -81,20 +81,43 @@ func BenchmarkResolveManyRules(b *testing.B) {
 	}
 }
 
+func benchTree(b *testing.B) string {
+	dir := os.Getenv("SRT_BENCH_TREE")
+	if dir != "" {
+		return dir
+	}
+	dir = b.TempDir()
+	for i := range 200 {
+		d := filepath.Join(dir, fmt.Sprint("a", i%10), fmt.Sprint("b", i))
+		must(b, os.MkdirAll(d, 0o755))
+		for j := range 25 {
+			must(b, os.WriteFile(filepath.Join(d, fmt.Sprint("file", j, ".go")), nil, 0o644))
+		}
+	}
+	return dir
+}
+
+// BenchmarkProtect looks for protected names in the tree of BenchmarkSearch, and
+// writes down its directories.
+func BenchmarkProtect(b *testing.B) {
+	dir := benchTree(b)
+	cfg := config.Default()
+	cfg.Filesystem.AllowWrite = entries(".")
+	size := 0
+	for b.Loop() {
+		p, err := Resolve(b.Context(), Input{Config: cfg, Cwd: dir, UID: os.Getuid(), FS: OSFS()})
+		if err != nil {
+			b.Fatal(err)
+		}
+		size = len(p.Standing.Encode())
+	}
+	b.ReportMetric(float64(size), "spec-bytes")
+}
+
 // BenchmarkSearch searches the tree that SRT_BENCH_TREE names, or a small one
 // that it makes, for a pattern at every depth.
 func BenchmarkSearch(b *testing.B) {
-	dir := os.Getenv("SRT_BENCH_TREE")
-	if dir == "" {
-		dir = b.TempDir()
-		for i := range 200 {
-			d := filepath.Join(dir, fmt.Sprint("a", i%10), fmt.Sprint("b", i))
-			must(b, os.MkdirAll(d, 0o755))
-			for j := range 25 {
-				must(b, os.WriteFile(filepath.Join(d, fmt.Sprint("file", j, ".go")), nil, 0o644))
-			}
-		}
-	}
+	dir := benchTree(b)
 	for _, pattern := range []string{"**/.env", "**/*.pem", "a*/**/?ecret[0-9]"} {
 		b.Run(pattern, func(b *testing.B) {
 			cfg := config.Default()
