@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,28 +49,6 @@ func (i *initProcess) finish(e ending) {
 	body := []byte{byte(e.status), byte(e.status >> 8)}
 	_ = SendMessage(i.control, MessageExit, binary.LittleEndian.AppendUint64(body, uint64(e.cpu.Microseconds())))
 	os.Exit(0)
-}
-
-// inspect looks at the repositories that the command made, once nothing of it
-// is left that could change them. Whoever calls it second waits for the first.
-func (i *initProcess) inspect() {
-	if i.guard == nil || !i.guard.repositories.noted() {
-		return
-	}
-	i.inspected.Do(func() {
-		i.killRest()
-		alone := i.awaitRest() && i.guard.stop()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			runtime.LockOSThread() // the thread ends with the goroutine
-			// The kernel shall judge what is done here as if the command did it.
-			if setCapabilities(0, 0) == nil && i.inspectRepositories() && alone {
-				_ = SendMessage(i.control, MessageChecked, nil)
-			}
-		}()
-		<-done
-	})
 }
 
 // awaitRest reaps until no process of the sandbox is left. One that merely looks

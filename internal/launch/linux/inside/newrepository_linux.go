@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +49,7 @@ const (
 const (
 	repositoryConfig = "repository-config"
 	repositoryHook   = "repository-hook"
+	repositoryUnseen = "repository"
 )
 
 // inspection is the look at all repositories of a run.
@@ -64,25 +66,26 @@ type inspection struct {
 	read   int64 // bytes of configuration so far
 	sent   int
 	failed bool // something could not be looked at
+	// list is what there is to look at, at the part of it that is done.
+	list []noted
+	at   atomic.Int64
 }
 
-// inspectRepositories is called once, when everything that the command started
-// has ended. It reports whether everything could be looked at.
-func (i *initProcess) inspectRepositories() bool {
-	r := i.guard.repositories
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	look := &inspection{control: i.control, rules: i.guard.rules, shared: i.guard.sharedMemory, private: i.spec.Private, common: map[object]bool{}, until: time.Now().Add(maxLook)}
-	for _, dir := range r.held {
-		look.repository(dir)
+// all looks at everything. It reports whether it could.
+func (n *inspection) all() bool {
+	for i, dir := range n.list {
+		n.at.Store(int64(i))
+		if dir.above {
+			n.above(dir.fd)
+		} else {
+			n.repository(dir.fd)
+		}
 	}
-	for _, dir := range r.above {
-		look.above(dir)
+	n.at.Store(int64(len(n.list)))
+	if n.sent > maxBlocked {
+		n.send(repositoryConfig, "more", "more of the same", fmt.Sprintf("%d more like these", n.sent-maxBlocked))
 	}
-	if look.sent > maxBlocked {
-		look.send(repositoryConfig, "more", "more of the same", fmt.Sprintf("%d more like these", look.sent-maxBlocked))
-	}
-	return !look.failed
+	return !n.failed
 }
 
 // repository looks at one directory. One that lacks a part is no repository, and

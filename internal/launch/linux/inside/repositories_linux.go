@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -201,14 +202,31 @@ func forgetWithout(list map[object]int, names ...string) {
 	}
 }
 
-// noted reports whether there is anything to look at.
-func (r *repositories) noted() bool {
+// noted is one directory to look at.
+type noted struct {
+	fd    int
+	above bool
+}
+
+// noted lists what there is to look at. ok is false where the guard holds the list
+// for good, in a call to a file system that does not answer.
+func (r *repositories) noted() (list []noted, ok bool) {
 	if r == nil {
-		return false
+		return nil, true
 	}
-	r.mu.Lock()
+	for deadline := time.Now().Add(killTimeout); !r.mu.TryLock(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return nil, false
+		}
+	}
 	defer r.mu.Unlock()
-	return r.count() > 0
+	for _, fd := range r.held {
+		list = append(list, noted{fd: fd})
+	}
+	for _, fd := range r.above {
+		list = append(list, noted{fd: fd, above: true})
+	}
+	return list, true
 }
 
 // newRepositoryCure is the setting that leaves new repositories alone.
