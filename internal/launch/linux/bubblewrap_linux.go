@@ -122,7 +122,7 @@ func (b *bubblewrapSandbox) Kill() {
 func (b *bubblewrapSandbox) Close() {
 	if p := b.process.Load(); p != nil {
 		p.Close()
-		p.via.close()
+		p.via.close(!p.leftBehind())
 	}
 }
 
@@ -238,9 +238,11 @@ func (v *bubblewrap) awaitInit() {
 	}
 }
 
-// close waits for the end of srt-init and releases the descriptors.
-func (v *bubblewrap) close() {
-	v.awaitInit()
+// close waits for the end of srt-init, if it can end, and releases the descriptors.
+func (v *bubblewrap) close(wait bool) {
+	if wait {
+		v.awaitInit()
+	}
 	if v.init >= 0 {
 		unix.Close(v.init)
 	}

@@ -121,7 +121,10 @@ func (l *landlocked) Kill() {
 	}
 	l.mu.Unlock()
 	if !gone {
-		time.AfterFunc(killGrace, l.killNow)
+		time.AfterFunc(killGrace, func() {
+			l.killNow()
+			l.awaitExit()
+		})
 	}
 }
 

@@ -55,7 +55,7 @@ type process struct {
 	announced func(port int)
 	sockets   socketRequests
 	watched   *watched      // without the guard
-	exited    chan struct{} // closed when srt-init was reaped
+	exited    chan struct{} // closed when srt-init was reaped, or left behind
 
 	// talking holds the one conversation that may be under way.
 	talking chan struct{}
@@ -67,6 +67,7 @@ type process struct {
 	questions map[string]context.CancelFunc // of srt-init, by number
 	held      bool                          // the command is stopped for a conversation
 	gone      bool
+	left      bool               // srt-init could not be ended
 	started   bool               // the command may run
 	killed    bool               // srt-init was asked to end everything
 	stopAsked bool               // SIGTSTP was passed on, its effect not yet seen
@@ -141,10 +142,7 @@ func (p *process) reap() {
 		if err == syscall.EINTR {
 			continue
 		}
-		p.mu.Lock()
-		p.gone, p.status = true, status
-		p.mu.Unlock()
-		close(p.exited)
+		p.ended(status, false)
 		return
 	}
 }
@@ -278,10 +276,10 @@ func (p *process) Wait() (status launch.Status, err error) {
 		}
 		switch kind {
 		case inside.MessageExit:
-			<-p.exited
+			p.awaitExit()
 			return p.end(body)
 		case inside.MessageFailed:
-			<-p.exited
+			p.awaitExit()
 			return launch.Status{}, failure(body)
 		default:
 			p.event(kind, body, fds)
@@ -473,6 +471,7 @@ func (p *process) Kill() {
 	p.mu.Unlock()
 	if !ask {
 		p.killNow()
+		go p.awaitExit()
 		return
 	}
 	go func() {
@@ -480,6 +479,7 @@ func (p *process) Kill() {
 		case <-p.exited:
 		case <-time.After(killGrace):
 			p.killNow()
+			p.awaitExit()
 		}
 	}()
 }

@@ -85,7 +85,7 @@ func (p *process) takeNamesAway() {
 	if p.watched == nil {
 		return
 	}
-	if p.via != nil {
+	if p.via != nil && !p.leftBehind() {
 		p.via.awaitInit()
 	}
 	defer func() {

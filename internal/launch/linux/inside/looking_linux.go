@@ -39,8 +39,8 @@ func (i *initProcess) inspect() {
 }
 
 // lookGrace is how long a look may take that has run out of time. It only renames
-// then.
-const lookGrace = 4 * time.Second
+// then. The host half waits a little longer for all of it.
+const lookGrace = 2 * time.Second
 
 // look reports whether each directory was looked at, or was told about.
 func (i *initProcess) look(look *inspection) bool {
