@@ -25,7 +25,7 @@ func (p *process) awaitExit() {
 	}
 	p.killNow()
 	if p.ended(0, true) && p.request.Note != nil {
-		p.request.Note("the sandbox's process cannot end, because a file system does not answer it; it is left behind and ends when that does")
+		p.request.Note("the sandbox's process does not end, most likely because a file system does not answer it; it is left behind, killed, and ends when that does")
 	}
 }
 
