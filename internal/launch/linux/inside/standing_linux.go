@@ -1,6 +1,8 @@
 package inside
 
 import (
+	"errors"
+	"os"
 	"path"
 	"time"
 
@@ -19,20 +21,38 @@ func (g *guard) keptOut(at location) (guarded, bool) {
 	if g.standing == nil || !protected.Candidate(at.name) {
 		return guarded{}, false
 	}
-	dir, e := objectName(at.dir)
-	if e == 0 && dir == "" {
-		return guarded{}, false // nothing can be made in what is removed
-	}
+	dir, unknown := standingPath(at.dir)
 	ban, ok := g.standing.Forbids(dir, protected.IdentityOf(at.dir), at.name)
 	switch {
 	case ok:
-	case e == 0, e == unix.ENAMETOOLONG: // which no path of the search was
-		return guarded{}, false
+	case unknown:
+		ban = protected.Ban{Entry: at.name, Path: path.Join(dir, at.name)}
 	default:
-		ban = protected.Ban{Entry: at.name, Path: at.name}
+		return guarded{}, false
 	}
 	n := GuardedName{Dir: dir, Name: at.name, Rule: ruleOf(ban), Cure: ban.Cure, Target: ban.Path}
 	return guarded{GuardedName: n, there: exists(at), leads: ban.Path != path.Join(dir, at.name)}, true
+}
+
+// movedOut says why nobody can tell what a name would be beside.
+const movedOut = "a link or a directory in one that was moved out of its write root"
+
+// standingPath returns the path of a directory, empty if there is none that a
+// search could have found. It is unknown where the directory was moved out of the
+// mount that it was opened through: then the kernel shows its path in its file system.
+func standingPath(dir int) (name string, unknown bool) {
+	var st, there unix.Stat_t
+	if unix.Fstat(dir, &st) != nil {
+		return "", true
+	}
+	name, err := os.Readlink(descriptorPath(dir))
+	switch {
+	case st.Nlink == 0, errors.Is(err, unix.ENAMETOOLONG):
+		return "", false
+	case err != nil:
+		return "", true
+	}
+	return name, unix.Lstat(name, &there) != nil || there.Dev != st.Dev || there.Ino != st.Ino
 }
 
 func ruleOf(b protected.Ban) string { return `built-in "` + b.Entry + `"` }
@@ -42,10 +62,13 @@ func (g *guard) linked(c *call, operation string, at location) unix.Errno {
 	if g.standing == nil || exists(at) {
 		return 0
 	}
-	if name, e := nameOf(at); e == 0 {
-		if ban, ok := g.standing.ForbidsLink(name); ok {
-			return g.ban(c, operation, ban)
-		}
+	dir, unknown := standingPath(at.dir)
+	name := path.Join(dir, at.name)
+	if unknown {
+		return g.ban(c, operation, unseen(name, movedOut))
+	}
+	if ban, ok := g.standing.ForbidsLink(name); ok {
+		return g.ban(c, operation, ban)
 	}
 	return 0
 }
@@ -72,8 +95,12 @@ func (g *guard) placed(c *call, from, to location, exchange bool) unix.Errno {
 	if kind == unix.S_IFLNK && !exchange && isDirectoryAt(to) {
 		return 0 // which no link replaces
 	}
-	name, e := nameOf(to)
-	if e != 0 || !g.standing.Stood(name) {
+	dir, unknown := standingPath(to.dir)
+	name := path.Join(dir, to.name)
+	if unknown {
+		return g.ban(c, "rename", unseen(name, movedOut))
+	}
+	if !g.standing.Stood(name) {
 		return 0
 	}
 	look := &placing{standing: g.standing, until: time.Now().Add(maxPlacing)}
