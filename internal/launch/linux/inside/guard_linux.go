@@ -188,6 +188,12 @@ func (g *guard) serve(n *notification) {
 	case unix.SYS_BIND:
 		g.serveBind(c)
 		return
+	case unix.SYS_SOCKETPAIR:
+		g.serveSocketPair(c)
+		return
+	case unix.SYS_SENDTO:
+		g.serveSendTo(c)
+		return
 	}
 	if g.elsewhere(c.pid) {
 		g.listener.proceed(c.id)

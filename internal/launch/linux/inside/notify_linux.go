@@ -126,6 +126,17 @@ func (l *listener) proceed(id uint64) {
 	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifSend, uintptr(unsafe.Pointer(&r)))
 }
 
+// addFD installs fd in the caller and returns its number there. The call still
+// waits for its answer.
+func (l *listener) addFD(id uint64, fd int, closeOnExec bool) (int, unix.Errno) {
+	add := notificationFD{ID: id, SrcFD: uint32(fd)}
+	if closeOnExec {
+		add.NewFDFlags = unix.O_CLOEXEC
+	}
+	n, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifAddFD, uintptr(unsafe.Pointer(&add)))
+	return int(n), e
+}
+
 // answerFD installs fd in the caller as the result of the call. When it returns
 // an error the call still waits for its answer.
 func (l *listener) answerFD(id uint64, fd int, closeOnExec bool) unix.Errno {

@@ -106,7 +106,11 @@ const maxSockaddr = 128
 
 // socketAddress copies the address argument of connect(2) and bind(2).
 func (g *guard) socketAddress(c *call) ([]byte, unix.Errno) {
-	size := int(int32(c.args[2]))
+	return g.addressAt(c, c.args[1], c.int(2))
+}
+
+// addressAt copies a socket's address out of the caller's memory.
+func (g *guard) addressAt(c *call, at uint64, size int) ([]byte, unix.Errno) {
 	if size < 0 || size > maxSockaddr {
 		return nil, unix.EINVAL
 	}
@@ -114,7 +118,7 @@ func (g *guard) socketAddress(c *call) ([]byte, unix.Errno) {
 	if size == 0 {
 		return raw[:0], 0
 	}
-	n, e := g.readMemory(c.pid, c.args[1], raw[:size])
+	n, e := g.readMemory(c.pid, at, raw[:size])
 	if e != 0 || n < size || !g.listener.valid(c.id) {
 		return nil, unix.EFAULT
 	}
