@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -235,7 +236,14 @@ func (g *guard) elsewhere(pid int) bool {
 	if g.userNamespace == "" {
 		return false
 	}
-	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", pid))
+	name := fmt.Sprintf("/proc/%d/ns/user", pid)
+	theirs, err := os.Readlink(name)
+	if errors.Is(err, unix.EACCES) { // root's commands keep a capability
+		err = g.privileged(func() (e error) {
+			theirs, e = os.Readlink(name)
+			return e
+		})
+	}
 	return err != nil || theirs != g.userNamespace
 }
 
