@@ -53,12 +53,17 @@ const (
 const busyWait = 300 * time.Microsecond
 
 // listener is the receiving end of handed-over system calls.
-type listener struct{ fd int }
+type listener struct {
+	fd int
+	// patient says that no signal but a deadly one ends the wait of a caller whose
+	// call was received.
+	patient bool
+}
 
 func newListener(fd int) *listener {
 	// An older kernel refuses the flag; the guard is then slower, not weaker.
 	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), ioctlNotifFlags, notifSyncWakeUp)
-	return &listener{fd: fd}
+	return &listener{fd: fd, patient: knowsFilterFlags(listenFlags)}
 }
 
 var errNoCallers = errors.New("no process is left under the filter")
@@ -137,25 +142,46 @@ func (l *listener) addFD(id uint64, fd int, closeOnExec bool) (int, unix.Errno) 
 	return int(n), e
 }
 
-// answerFD installs fd in the caller as the result of the call. When it returns
-// an error the call still waits for its answer.
+// answerFD installs fd in the caller as the result of the call, and closes it. When
+// it returns an error the call still waits for its answer, and fd is open.
 func (l *listener) answerFD(id uint64, fd int, closeOnExec bool) unix.Errno {
 	add := notificationFD{ID: id, Flags: notifAddFDSend, SrcFD: uint32(fd)}
 	if closeOnExec {
 		add.NewFDFlags = unix.O_CLOEXEC
 	}
 	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifAddFD, uintptr(unsafe.Pointer(&add)))
-	if e == unix.EINVAL { // before Linux 5.14: install, then answer
-		add.Flags = 0
-		var n uintptr
-		if n, _, e = unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifAddFD, uintptr(unsafe.Pointer(&add))); e == 0 {
-			l.answer(id, int64(n), 0)
-		}
+	if e == unix.EINVAL { // before Linux 5.14
+		return l.installFD(id, fd, closeOnExec)
 	}
-	if e == unix.ENOENT { // the caller died
+	if e == 0 || e == unix.ENOENT { // the caller died
+		unix.Close(fd)
 		return 0
 	}
 	return e
+}
+
+// giveFD is answerFD for a file that is open for writing: it is closed here before
+// the caller goes on. As long as anybody has it open for writing the kernel
+// runs no program from it, and the caller may be about to. Where a signal could
+// end the call between the two steps, the file comes too late for that at times.
+func (l *listener) giveFD(id uint64, fd int, closeOnExec bool) unix.Errno {
+	if !l.patient {
+		return l.answerFD(id, fd, closeOnExec)
+	}
+	return l.installFD(id, fd, closeOnExec)
+}
+
+// installFD installs fd, closes it, and answers.
+func (l *listener) installFD(id uint64, fd int, closeOnExec bool) unix.Errno {
+	n, e := l.addFD(id, fd, closeOnExec)
+	if e != 0 && e != unix.ENOENT {
+		return e
+	}
+	unix.Close(fd)
+	if e == 0 {
+		l.answer(id, int64(n), 0)
+	}
+	return 0
 }
 
 // answerInPlace exchanges the caller's descriptor n for fd and ends the call

@@ -67,10 +67,14 @@ type opening struct {
 
 func (o *opening) finish(fd int, e unix.Errno) {
 	if e == 0 {
-		if e = o.g.listener.answerFD(o.c.id, fd, o.flags&unix.O_CLOEXEC != 0); e != 0 {
-			o.undo(fd)
+		give := o.g.listener.answerFD
+		if o.flags&unix.O_ACCMODE != unix.O_RDONLY {
+			give = o.g.listener.giveFD
 		}
-		unix.Close(fd)
+		if e = give(o.c.id, fd, o.flags&unix.O_CLOEXEC != 0); e != 0 {
+			o.undo(fd)
+			unix.Close(fd)
+		}
 	}
 	if e != 0 {
 		o.g.listener.answer(o.c.id, 0, e)
