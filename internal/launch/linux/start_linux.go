@@ -364,6 +364,9 @@ func (p *process) event(kind inside.MessageKind, body []byte, fds []int) {
 		p.reportBlocked(string(body))
 	case inside.MessageViolation:
 		if v, ok := parseViolation(string(body)); ok && p.firstRefusal(v.Operation, v.Path) {
+			if v.Rule == "" {
+				v.Rule, v.Cure = outsideRoots(v.Path)
+			}
 			p.request.Violation(v)
 		}
 	}
