@@ -189,7 +189,7 @@ func (p *process) send(ctx context.Context, s *inside.Spec) ([]int, error) {
 	}
 	f, err := s.File()
 	if err != nil {
-		return nil, &launch.StartError{Stage: "start", Text: err.Error(), Err: err}
+		return nil, startError("start", err.Error(), err)
 	}
 	defer f.Close()
 	descriptors := []int{int(f.Fd())}
