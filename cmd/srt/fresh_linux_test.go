@@ -10,19 +10,25 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/srt-sandbox/srt/config"
 )
 
-// A program that was just written runs: srt-init, which opened the file for its
-// writer, holds it no longer than the writer does.
+// A program that was just written runs, and the lock of a file that was closed is
+// free: srt-init, which opened the file for somebody, has it open no longer.
 func TestFreshProgram(t *testing.T) {
+	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	if _, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, 0); e != unix.EFAULT {
+		t.Skip("needs Linux 5.19")
+	}
 	for _, backend := range append(slices.Clone(mountBackends), config.BackendLandlock) {
 		for _, uid := range users() {
 			t.Run(fmt.Sprint(backend, "/uid", uid), func(t *testing.T) {
 				needBackend(t, backend)
 				s := newSandboxed(t, uid, withLinux(workSettings, backend, ""))
 				out, err := s.command(s.binaryCalled("fresh")).CombinedOutput()
-				if err != nil || strings.TrimSpace(string(out)) != "busy 0" {
+				if err != nil || strings.TrimSpace(string(out)) != "busy 0 locked 0" {
 					t.Errorf("%v %s", err, out)
 				}
 			})
@@ -31,14 +37,37 @@ func TestFreshProgram(t *testing.T) {
 }
 
 // fresh writes programs and runs each at once, and prints how often the kernel
-// said that somebody still writes it.
+// said that somebody still writes it; and how often a lock outlived its file.
 func fresh() {
 	busy, err := runFresh()
-	if err != nil {
+	locked, err2 := lockFresh()
+	if err = errors.Join(err, err2); err != nil {
 		fmt.Fprintln(os.Stderr, "fresh:", err)
 		os.Exit(1)
 	}
-	fmt.Println("busy", busy)
+	fmt.Println("busy", busy, "locked", locked)
+}
+
+// lockFresh opens the file once so that srt-init does it, and once so that the
+// kernel does.
+func lockFresh() (locked int, err error) {
+	const name = "lock"
+	for range 300 {
+		for _, flags := range []int{unix.O_RDONLY | unix.O_CREAT, unix.O_RDONLY} {
+			fd, err := unix.Open(name, flags|unix.O_CLOEXEC, 0o600)
+			if err != nil {
+				return 0, err
+			}
+			if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+				locked, err = locked+1, nil
+			}
+			unix.Close(fd)
+			if err != nil {
+				return 0, err
+			}
+		}
+	}
+	return locked, os.Remove(name)
 }
 
 func runFresh() (busy int, err error) {

@@ -142,39 +142,20 @@ func (l *listener) addFD(id uint64, fd int, closeOnExec bool) (int, unix.Errno) 
 	return int(n), e
 }
 
-// answerFD installs fd in the caller as the result of the call, and closes it. When
-// it returns an error the call still waits for its answer, and fd is open.
-func (l *listener) answerFD(id uint64, fd int, closeOnExec bool) unix.Errno {
-	add := notificationFD{ID: id, Flags: notifAddFDSend, SrcFD: uint32(fd)}
-	if closeOnExec {
-		add.NewFDFlags = unix.O_CLOEXEC
-	}
-	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifAddFD, uintptr(unsafe.Pointer(&add)))
-	if e == unix.EINVAL { // before Linux 5.14
-		return l.installFD(id, fd, closeOnExec)
-	}
-	if e == 0 || e == unix.ENOENT { // the caller died
-		unix.Close(fd)
-		return 0
-	}
-	return e
-}
-
-// giveFD is answerFD for a file that is open for writing: it is closed here before
-// the caller goes on. As long as anybody has it open for writing the kernel
-// runs no program from it, and the caller may be about to. Where a signal could
-// end the call between the two steps, the file comes too late for that at times.
+// giveFD installs fd in the caller as the result of the call, and closes it here
+// before the caller goes on. Both have the same open file: as long as one of them
+// keeps it, its locks hold, and no program runs from a file that was written. When
+// giveFD returns an error the call still waits for its answer, and fd is open.
 func (l *listener) giveFD(id uint64, fd int, closeOnExec bool) unix.Errno {
 	if !l.patient {
-		return l.answerFD(id, fd, closeOnExec)
+		return l.giveAtOnce(id, fd, closeOnExec)
 	}
-	return l.installFD(id, fd, closeOnExec)
+	return l.giveInSteps(id, fd, closeOnExec)
 }
 
-// installFD installs fd, closes it, and answers.
-func (l *listener) installFD(id uint64, fd int, closeOnExec bool) unix.Errno {
+func (l *listener) giveInSteps(id uint64, fd int, closeOnExec bool) unix.Errno {
 	n, e := l.addFD(id, fd, closeOnExec)
-	if e != 0 && e != unix.ENOENT {
+	if e != 0 && e != unix.ENOENT { // the caller died
 		return e
 	}
 	unix.Close(fd)
@@ -182,6 +163,25 @@ func (l *listener) installFD(id uint64, fd int, closeOnExec bool) unix.Errno {
 		l.answer(id, int64(n), 0)
 	}
 	return 0
+}
+
+// giveAtOnce is for kernels where a signal could end the call between two steps
+// and leave the caller with a descriptor that it does not know. The caller may
+// go on before fd is closed here.
+func (l *listener) giveAtOnce(id uint64, fd int, closeOnExec bool) unix.Errno {
+	add := notificationFD{ID: id, Flags: notifAddFDSend, SrcFD: uint32(fd)}
+	if closeOnExec {
+		add.NewFDFlags = unix.O_CLOEXEC
+	}
+	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifAddFD, uintptr(unsafe.Pointer(&add)))
+	if e == unix.EINVAL { // before Linux 5.14
+		return l.giveInSteps(id, fd, closeOnExec)
+	}
+	if e == 0 || e == unix.ENOENT {
+		unix.Close(fd)
+		return 0
+	}
+	return e
 }
 
 // answerInPlace exchanges the caller's descriptor n for fd and ends the call

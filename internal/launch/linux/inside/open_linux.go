@@ -67,11 +67,7 @@ type opening struct {
 
 func (o *opening) finish(fd int, e unix.Errno) {
 	if e == 0 {
-		give := o.g.listener.answerFD
-		if o.flags&unix.O_ACCMODE != unix.O_RDONLY {
-			give = o.g.listener.giveFD
-		}
-		if e = give(o.c.id, fd, o.flags&unix.O_CLOEXEC != 0); e != 0 {
+		if e = o.g.listener.giveFD(o.c.id, fd, o.flags&unix.O_CLOEXEC != 0); e != 0 {
 			o.undo(fd)
 			unix.Close(fd)
 		}
