@@ -1,7 +1,9 @@
 package srt
 
 import (
+	"context"
 	"io"
+	"log/slog"
 
 	"github.com/srt-sandbox/srt/internal/accesslog"
 	"github.com/srt-sandbox/srt/internal/proxy"
@@ -33,6 +35,9 @@ func (s *Sandbox) accessSink() func(Access) {
 	if s.options.accessLog != nil {
 		s.log = accesslog.New(s.options.accessLog, s.options.warn)
 		all = append(all[:len(all):len(all)], s.log.Add)
+	}
+	if s.options.logger.Enabled(context.Background(), slog.LevelDebug) {
+		all = append(all[:len(all):len(all)], s.explainAccess)
 	}
 	if len(all) == 0 {
 		return nil

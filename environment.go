@@ -36,7 +36,7 @@ func environment(base []string, c *config.Config, tempDir, helper string) []stri
 	e.setProxies()
 	e.setHostPort("CLAUDE_CODE_HOST_HTTP_PROXY_PORT", c.Network.HTTPProxyPort)
 	e.setHostPort("CLAUDE_CODE_HOST_SOCKS_PROXY_PORT", c.Network.SOCKSProxyPort)
-	e.setJava()
+	e.setJava(tempDir)
 	if helper != "" {
 		e.set("GIT_SSH_COMMAND", gitSSHCommand(helper))
 	}
@@ -115,17 +115,32 @@ func (e *variables) setHostPort(name string, port int) {
 	}
 }
 
-// setJava tells JVMs about the proxy in their own terms: they read none of the
-// variables above.
-func (e *variables) setJava() {
+// setJava tells JVMs about the proxy and the temporary directory in their own
+// terms: they read none of the variables above.
+func (e *variables) setJava(tempDir string) {
 	port := strconv.Itoa(httpPort)
 	options := "-Dhttp.proxyHost=localhost -Dhttp.proxyPort=" + port +
 		" -Dhttps.proxyHost=localhost -Dhttps.proxyPort=" + port +
 		" -Dhttp.nonProxyHosts=localhost|127.*|[::1]"
+	if quoted, ok := javaQuote("-Djava.io.tmpdir=" + tempDir); ok && tempDir != "" {
+		options += " " + quoted
+	}
 	if inherited := e.values["JAVA_TOOL_OPTIONS"]; inherited != "" {
 		options += " " + inherited
 	}
 	e.set("JAVA_TOOL_OPTIONS", options)
+}
+
+// javaQuote quotes an option for JAVA_TOOL_OPTIONS, which has quotes but no way to
+// escape them.
+func javaQuote(option string) (string, bool) {
+	switch {
+	case !strings.ContainsAny(option, " \t\n\r\v\f\"'"):
+		return option, true
+	case !strings.Contains(option, `"`):
+		return `"` + option + `"`, true
+	}
+	return "'" + option + "'", !strings.Contains(option, "'")
 }
 
 // gitSSHCommand makes git reach ssh servers through the proxy. Connection

@@ -31,7 +31,7 @@ func TestEnvironment(t *testing.T) {
 		}
 	}
 	// cli 47, network 139, 140, 141: the caller's options come last and so win.
-	if want := "JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=localhost -Dhttp.proxyPort=3128 -Dhttps.proxyHost=localhost -Dhttps.proxyPort=3128 -Dhttp.nonProxyHosts=localhost|127.*|[::1] -Dx=y"; !slices.Contains(env, want) {
+	if want := "JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=localhost -Dhttp.proxyPort=3128 -Dhttps.proxyHost=localhost -Dhttps.proxyPort=3128 -Dhttp.nonProxyHosts=localhost|127.*|[::1] -Djava.io.tmpdir=/t -Dx=y"; !slices.Contains(env, want) {
 		t.Errorf("no %s in %q", want, env)
 	}
 	if strings.Contains(joined, "GIT_CONFIG_PARAMETERS") || strings.Contains(joined, "CLOUDSDK_PROXY_USERNAME") || strings.Contains(joined, "@localhost") {
@@ -41,6 +41,21 @@ func TestEnvironment(t *testing.T) {
 		&config.Config{Credentials: &config.Credentials{EnvVars: []config.CredentialEnv{{Name: "JAVA_TOOL_OPTIONS", Mode: "deny"}}}}, "", "")
 	if joined := strings.Join(denied, "\n"); strings.Contains(joined, "secret") || !strings.Contains(joined, "GIT_CONFIG_PARAMETERS='a.b=c'") {
 		t.Errorf("%s", joined)
+	}
+}
+
+// JVMs do not read TMPDIR; their own variable has quotes, but no escapes.
+func TestJavaTemporaryDirectory(t *testing.T) {
+	for dir, want := range map[string]string{
+		"": "", "/t": " -Djava.io.tmpdir=/t", "/my t": ` "-Djava.io.tmpdir=/my t"`, "/it's": ` "-Djava.io.tmpdir=/it's"`,
+		`/a"b`: ` '-Djava.io.tmpdir=/a"b'`, `/a"b'c`: "",
+	} {
+		for _, kv := range environment(nil, &config.Config{}, dir, "") {
+			value, ok := strings.CutPrefix(kv, "JAVA_TOOL_OPTIONS=")
+			if _, got, _ := strings.Cut(value, "[::1]"); ok && got != want {
+				t.Errorf("with %q: %q, want %q", dir, got, want)
+			}
+		}
 	}
 }
 

@@ -148,6 +148,7 @@ func (s *Sandbox) resolve(c *Cmd, cfg *config.Config, launcher launch.Launcher, 
 	for _, w := range pol.Warnings {
 		s.options.warn(w.String())
 	}
+	s.explain(c, cfg, m, pol)
 	return pol, s.checkUnguarded(c, cfg, pol)
 }
 
@@ -181,6 +182,7 @@ func (s *Sandbox) serve(listeners []net.Listener, cfg *config.Config, who proxy.
 // finish waits for the command's end and puts everything away.
 func (s *Sandbox) finish(r *run, drain func() error, listeners []net.Listener) {
 	r.status, r.err = r.box.Wait()
+	s.explainEnd(r.status, r.err)
 	r.published.close()
 	r.box.Close()
 	r.direct.close()

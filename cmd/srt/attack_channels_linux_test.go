@@ -38,8 +38,13 @@ func TestHostSockets(t *testing.T) {
 				}
 			}
 			where := []string{"ATTACK_SOCKET=" + datagram, "ATTACK_STREAM=" + stream}
-			expect(t, s.attack(where, nil, "aimed: datagram", "aimed: connection"), 2, 0)
-			expect(t, s.unconfined(where, nil, "aimed: datagram", "aimed: connection"), 0, 2)
+			expect(t, s.attack(where, nil, "aimed: datagram", "aimed: connection"), 3, 0)
+			_ = packets.SetReadDeadline(time.Now())
+			if n, _, err := packets.ReadFrom(make([]byte, 10)); err == nil {
+				t.Errorf("%d bytes arrived at the host's socket", n)
+			}
+			_ = packets.SetReadDeadline(time.Time{})
+			expect(t, s.unconfined(where, nil, "aimed: datagram", "aimed: connection"), 0, 3)
 			// Once connected, an end stays so: the kernel's own rule.
 			expect(t, s.attack(where, nil, "aimed: connected"), 1, 0)
 			expect(t, s.unconfined(where, nil, "aimed: connected"), 1, 0)

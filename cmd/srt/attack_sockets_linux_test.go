@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,7 +16,7 @@ var socketTechniques = []technique{
 	{"families: all netlink protocols", everyNetlink},
 	{"families: raw Internet protocols", everyRaw},
 	{"families: pairs that are not connected", func() error {
-		return firstOf(func(kind int) error { return pair(unix.AF_UNIX, kind) }, unix.SOCK_DGRAM, unix.SOCK_RAW, unix.SOCK_RDM,
+		return firstOf(takeApart, unix.SOCK_DGRAM, unix.SOCK_RAW, unix.SOCK_RDM,
 			unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.SOCK_RAW|unix.SOCK_CLOEXEC)
 	}},
 	{"families: pairs of another family", func() error {
@@ -22,6 +24,9 @@ var socketTechniques = []technique{
 	}},
 	{"aimed: datagram to a socket of the host", func() error {
 		return firstOf(func(kind int) error { return aim(kind, os.Getenv("ATTACK_SOCKET")) }, unix.SOCK_DGRAM, unix.SOCK_RAW)
+	}},
+	{"aimed: datagram with its address in a message", func() error {
+		return firstOf(func(kind int) error { return aimMessage(kind, os.Getenv("ATTACK_SOCKET")) }, unix.SOCK_DGRAM, unix.SOCK_RAW)
 	}},
 	{"aimed: connected pair to a socket of the host", func() error {
 		return firstOf(func(kind int) error { return reconnect(kind, os.Getenv("ATTACK_STREAM")) }, unix.SOCK_STREAM, unix.SOCK_SEQPACKET)
@@ -96,15 +101,48 @@ func pair(family, kind int) error {
 	return err
 }
 
-// aim sends a datagram from one end of a pair to a socket in the file system.
-func aim(kind int, path string) error {
+// takeApart makes a pair and ends the association of one end, which only
+// datagram sockets do.
+func takeApart(kind int) error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, kind, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fds[0])
 	defer unix.Close(fds[1])
-	return unix.Sendto(fds[0], []byte("x"), 0, &unix.SockaddrUnix{Name: path})
+	unspecified := [2]byte{} // family AF_UNSPEC
+	if _, _, e := unix.Syscall(unix.SYS_CONNECT, uintptr(fds[0]), uintptr(unsafe.Pointer(&unspecified)), uintptr(len(unspecified))); e != 0 {
+		return e
+	}
+	return nil
+}
+
+// aim sends a datagram from one end of a pair to a socket in the file system.
+func aim(kind int, path string) error {
+	return fromPair(kind, func(fd int) error { return unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrUnix{Name: path}) })
+}
+
+// aimMessage is aim with the address where no filter can look.
+func aimMessage(kind int, path string) error {
+	return fromPair(kind, func(fd int) error { return unix.Sendmsg(fd, []byte("x"), nil, &unix.SockaddrUnix{Name: path}, 0) })
+}
+
+// fromPair sends with one end of a pair. What arrives at the other end did not
+// get anywhere else.
+func fromPair(kind int, send func(fd int) error) error {
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	if err := send(fds[0]); err != nil {
+		return err
+	}
+	if _, _, err := unix.Recvfrom(fds[1], make([]byte, 1), unix.MSG_DONTWAIT); err == nil {
+		return errors.New("it went to the other end")
+	}
+	return nil
 }
 
 // reconnect takes one end of a connected pair to another socket. (An address

@@ -68,7 +68,7 @@ func (m *messages) failStatus(err error, o *options) int {
 	}
 	m.fail(err)
 	var start *srt.StartError
-	if errors.As(err, &start) && start.Stage != "changed" && start.Stage != "publish" {
+	if errors.As(err, &start) && start.Stage != "changed" && start.Stage != "publish" && start.Stage != "resources" {
 		m.plain("srt doctor says what this machine offers and what to do about what is missing.")
 	}
 	return o.failureStatus

@@ -91,7 +91,9 @@ func (h debugHandler) WithGroup(string) slog.Handler            { return h }
 func (h debugHandler) Handle(_ context.Context, r slog.Record) error {
 	text := r.Message
 	r.Attrs(func(a slog.Attr) bool {
-		text += fmt.Sprintf(" %s=%q", a.Key, a.Value.String())
+		if v := a.Value.String(); v != "" {
+			text += fmt.Sprintf(" %s=%q", a.Key, v)
+		}
 		return true
 	})
 	h.m.plain("[SandboxDebug] " + text)

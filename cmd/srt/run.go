@@ -156,6 +156,7 @@ func loadSettings(o *options, m *messages) (*config.Config, []string, error) {
 	if err != nil {
 		return nil, nil, &settingsError{err: err, named: o.settings != nil}
 	}
+	m.debugf("using the settings of %q", path)
 	if o.strict && len(unknown) > 0 {
 		return nil, nil, fmt.Errorf("reading settings from %s: %d unknown keys, and --strict-settings is given", path, len(unknown))
 	}

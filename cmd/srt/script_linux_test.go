@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 		"posix":      posix,
 		"peer":       peerClient,
 		"goon":       goOn,
+		"fresh":      fresh,
 		"ticks":      ticks,
 		"debugged":   debugged,
 	})

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -135,51 +134,6 @@ func TestTerminalInterruptInScript(t *testing.T) {
 	}
 }
 
-// Ctrl-Z gives the prompt back, and the shell's fg, bg, jobs and kill work.
-func TestTerminalStop(t *testing.T) {
-	t.Parallel()
-	for name, line := range map[string]string{"command": "srt MARK", "pipeline": "srt MARK | cat", "script": "bash -c 'srt MARK; true'"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			onTerminal(t, func(s *screen, box *sandboxed) {
-				m := mark()
-				s.shell(box)
-				s.enter(strings.ReplaceAll(line, "MARK", m))
-				s.commandRuns(m)
-				s.press(ctrlZ)
-				s.expect("Stopped")
-				s.expect("ready> ")
-				s.stopped(m)
-				s.enter("jobs; echo list$((1))")
-				s.expect("Stopped")
-				s.expect("list1")
-				s.expect("ready> ")
-
-				s.enter("bg")
-				s.expect("ready> ")
-				s.commandRuns(m)
-				s.alive()
-				s.enter("jobs")
-				s.expect("Running")
-				s.expect("ready> ")
-
-				s.enter("fg")
-				s.jobInForeground()
-				s.press(ctrlZ)
-				s.expect("Stopped")
-				s.expect("ready> ")
-				s.enter("fg")
-				s.commandRuns(m)
-				s.jobInForeground()
-				s.press(ctrlC)
-				s.expect("ready> ")
-				s.nothing(m)
-				s.alive()
-			})
-		})
-	}
-}
-
 // shellGroup is the process group of the session's leader.
 func (s *screen) shellGroup() int {
 	return s.number(unix.TIOCGSID)
@@ -190,56 +144,6 @@ func (s *screen) shellGroup() int {
 func (s *screen) jobInForeground() {
 	s.Helper()
 	s.wait("a job in the foreground", func() bool { return s.foreground() != s.shellGroup() })
-}
-
-// A stopped or a background sandbox can be ended.
-func TestTerminalEndStopped(t *testing.T) {
-	t.Parallel()
-	for _, kill := range []string{"kill %1", "kill -9 %1", "kill -INT %1; fg"} {
-		t.Run(kill, func(t *testing.T) {
-			t.Parallel()
-			onTerminal(t, func(s *screen, box *sandboxed) {
-				m := mark()
-				s.shell(box)
-				s.enter("srt " + m)
-				s.commandRuns(m)
-				s.press(ctrlZ)
-				s.expect("Stopped")
-				s.expect("ready> ")
-				s.stopped(m)
-				s.enter(kill)
-				s.expect("ready> ")
-				s.nothing(m)
-				s.alive()
-			})
-		})
-	}
-}
-
-// A command that ignores SIGTSTP goes on, and one that handles it decides itself.
-func TestTerminalStopHandled(t *testing.T) {
-	t.Parallel()
-	onTerminal(t, func(s *screen, box *sandboxed) {
-		s.shell(box)
-		s.enter(`srt -c 'trap "" TSTP; echo go$((1)); read a; echo got$a'`)
-		s.expect("go1")
-		s.press(ctrlZ)
-		s.enter("5")
-		s.expect("got5")
-		s.expect("ready> ")
-		s.enter(`srt -c 'trap "echo handl""ed; kill -STOP \$\$; echo contin""ued" TSTP; setsid ` + mark() + ` & echo go$((2)); while :; do wait; done'`)
-		s.expect("go2")
-		s.press(ctrlZ)
-		s.expect("handled")
-		s.expect("Stopped")
-		s.expect("ready> ")
-		s.enter("fg")
-		s.jobInForeground()
-		s.expect("continued")
-		s.press(ctrlC)
-		s.expect("ready> ")
-		s.alive()
-	})
 }
 
 // A shell inside has jobs of its own.
@@ -452,34 +356,4 @@ func TestTerminalKilled(t *testing.T) {
 		s.nothing(m)
 		s.alive()
 	})
-}
-
-// Signals of a terminal stay signals when there is none.
-func TestStopWithoutTerminal(t *testing.T) {
-	t.Parallel()
-	for _, uid := range users() {
-		t.Run(fmt.Sprint("uid", uid), func(t *testing.T) {
-			t.Parallel()
-			s, m := &screen{T: t}, mark()
-			cmd := newSandboxed(t, uid, workSettings).command("-c", m)
-			if cmd.SysProcAttr == nil {
-				cmd.SysProcAttr = &syscall.SysProcAttr{}
-			}
-			// The kernel stops only groups that somebody of their session could continue.
-			cmd.SysProcAttr.Setpgid = true
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-			s.commandRuns(m)
-			_ = cmd.Process.Signal(unix.SIGTSTP)
-			s.stopped(m)
-			time.Sleep(10 * time.Millisecond)
-			_ = cmd.Process.Signal(unix.SIGCONT)
-			s.commandRuns(m)
-			_ = cmd.Process.Signal(unix.SIGTERM)
-			s.ends(cmd, 143)
-			s.nothing(m)
-		})
-	}
 }

@@ -313,6 +313,20 @@ func onTerminal(t *testing.T, test func(s *screen, box *sandboxed)) {
 	}
 }
 
+// onTerminalWith is onTerminal with a backend, also for an srt without options.
+func onTerminalWith(t *testing.T, backend string, test func(s *screen, box *sandboxed)) {
+	needBackend(t, backend)
+	onTerminal(t, func(s *screen, box *sandboxed) {
+		settings := []byte(withLinux(workSettings, backend, ""))
+		for _, name := range []string{box.settings, filepath.Join(box.home, ".srt-settings.json")} {
+			if err := os.WriteFile(name, settings, 0o644); err != nil {
+				s.Fatal(err)
+			}
+		}
+		test(s, box)
+	})
+}
+
 // shell starts an interactive shell whose prompt is "ready>" and that knows
 // srt by name.
 func (s *screen) shell(box *sandboxed) *exec.Cmd {

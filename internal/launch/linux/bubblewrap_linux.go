@@ -75,17 +75,26 @@ func (b *bubblewrapSandbox) Build(ctx context.Context, r launch.Request) ([]net.
 }
 
 // giveUpWithBubblewrap ends the wait for srt-init when bwrap ends before it
-// stands. The returned function ends this watch.
+// stands. The returned function ends this watch: from then on bwrap may end without
+// any effect on the sandbox.
 func (p *process) giveUpWithBubblewrap() func() {
-	done := make(chan struct{})
+	done, over := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(over)
 		select {
 		case <-p.exited:
-			_ = unix.Shutdown(p.control, unix.SHUT_RDWR)
 		case <-done:
 		}
+		select {
+		case <-done: // also when both happened
+		default:
+			_ = unix.Shutdown(p.control, unix.SHUT_RDWR)
+		}
 	}()
-	return func() { close(done) }
+	return func() {
+		close(done)
+		<-over
+	}
 }
 
 // Start implements [launch.Sandbox].

@@ -29,11 +29,33 @@ const CureConsent = "set enableWeakerNestedSandbox to true, which lets Landlock 
 // about the cause.
 func startError(stage, text string, err error) *launch.StartError {
 	e := &launch.StartError{Stage: stage, Text: text, Err: err}
-	if NeedsNamespaces(stage) {
+	if cure := cureShortage(e); cure != "" {
+		e.Stage, e.Cure = "resources", cure
+	} else if NeedsNamespaces(stage) {
 		c := readCircumstances()
 		e.Cause, e.Cure = c.explain(e)
 	}
 	return e
+}
+
+// cureShortage says what to do about a lack of something that has nothing to do with
+// what this machine allows; no other backend would do better.
+func cureShortage(e *launch.StartError) string {
+	for _, s := range []struct {
+		errno unix.Errno
+		cure  string
+	}{
+		{unix.EMFILE, "raise the limit of open files (ulimit -n)"},
+		{unix.ENFILE, "close some programs: the limit of open files of this machine is reached"},
+		{unix.EAGAIN, "raise the limit of processes (ulimit -u), or end some"},
+		{unix.ENOMEM, "free some memory, or raise the limit of address space (ulimit -v)"},
+		{unix.EFBIG, "raise the limit of file sizes (ulimit -f), which holds for what srt hands to the sandbox in memory, too"},
+	} {
+		if errors.Is(e.Err, s.errno) || strings.Contains(e.Text, s.errno.Error()) {
+			return s.cure
+		}
+	}
+	return ""
 }
 
 // NeedsNamespaces reports whether a machine without usable namespaces fails at

@@ -63,9 +63,14 @@ func (p *process) explain(body string) {
 	}
 	v := launch.Violation{Operation: strings.TrimSuffix(operation, " from"), Path: name, Target: name, Rule: d.Rule.String(), Cure: d.Rule.Cure, PID: pid, Process: f[3]}
 	if d.Rule == (policy.Rule{}) {
-		v.Rule, v.Cure = "filesystem.allowWrite", fmt.Sprintf("add %q to filesystem.allowWrite", path.Dir(name))
+		v.Rule, v.Cure = outsideRoots(name)
 	}
 	p.request.Violation(v)
+}
+
+// outsideRoots is what refuses a change that no entry of the settings is about.
+func outsideRoots(name string) (rule, cure string) {
+	return "filesystem.allowWrite", fmt.Sprintf("add %q to filesystem.allowWrite", path.Dir(name))
 }
 
 // explainRead reports an open of a hidden place. What the caller could not read

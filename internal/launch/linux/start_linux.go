@@ -187,7 +187,7 @@ func (p *process) send(ctx context.Context, s *inside.Spec) ([]int, error) {
 	}
 	f, err := s.File()
 	if err != nil {
-		return nil, &launch.StartError{Stage: "start", Text: err.Error(), Err: err}
+		return nil, startError("start", err.Error(), err)
 	}
 	defer f.Close()
 	descriptors := []int{int(f.Fd())}
@@ -362,6 +362,9 @@ func (p *process) event(kind inside.MessageKind, body []byte, fds []int) {
 		p.reportBlocked(string(body))
 	case inside.MessageViolation:
 		if v, ok := parseViolation(string(body)); ok && p.firstRefusal(v.Operation, v.Path) {
+			if v.Rule == "" {
+				v.Rule, v.Cure = outsideRoots(v.Path)
+			}
 			p.request.Violation(v)
 		}
 	}

@@ -165,13 +165,23 @@ func ret(action uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
 }
 
+// listenFlags are those of a filter that hands calls over.
+const listenFlags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+
+// knowsFilterFlags asks the kernel, which looks at the flags of a filter before it
+// looks for the filter.
+func knowsFilterFlags(flags uintptr) bool {
+	_, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, 0)
+	return e == unix.EFAULT
+}
+
 // installFilter puts the program on the calling thread and everything it
 // starts from now on. With listen it returns the notification descriptor,
 // otherwise -1.
 func installFilter(prog []unix.SockFilter, listen bool) (int, error) {
 	flags := uintptr(0)
 	if listen {
-		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+		flags = listenFlags
 	}
 	fd, err := seccompFilter(prog, flags)
 	if err == unix.EINVAL && listen {

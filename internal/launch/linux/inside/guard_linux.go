@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -195,6 +196,12 @@ func (g *guard) serve(n *notification) {
 	case unix.SYS_BIND:
 		g.serveBind(c)
 		return
+	case unix.SYS_SOCKETPAIR:
+		g.serveSocketPair(c)
+		return
+	case unix.SYS_SENDTO:
+		g.serveSendTo(c)
+		return
 	}
 	if g.elsewhere(c.pid) {
 		g.listener.proceed(c.id)
@@ -236,7 +243,14 @@ func (g *guard) elsewhere(pid int) bool {
 	if g.userNamespace == "" {
 		return false
 	}
-	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", pid))
+	name := fmt.Sprintf("/proc/%d/ns/user", pid)
+	theirs, err := os.Readlink(name)
+	if errors.Is(err, unix.EACCES) { // root's commands keep a capability
+		err = g.privileged(func() (e error) {
+			theirs, e = os.Readlink(name)
+			return e
+		})
+	}
 	return err != nil || theirs != g.userNamespace
 }
 

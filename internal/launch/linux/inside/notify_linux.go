@@ -53,12 +53,17 @@ const (
 const busyWait = 300 * time.Microsecond
 
 // listener is the receiving end of handed-over system calls.
-type listener struct{ fd int }
+type listener struct {
+	fd int
+	// patient says that no signal but a deadly one ends the wait of a caller whose
+	// call was received.
+	patient bool
+}
 
 func newListener(fd int) *listener {
 	// An older kernel refuses the flag; the guard is then slower, not weaker.
 	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), ioctlNotifFlags, notifSyncWakeUp)
-	return &listener{fd: fd}
+	return &listener{fd: fd, patient: knowsFilterFlags(listenFlags)}
 }
 
 var errNoCallers = errors.New("no process is left under the filter")
@@ -126,22 +131,54 @@ func (l *listener) proceed(id uint64) {
 	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifSend, uintptr(unsafe.Pointer(&r)))
 }
 
-// answerFD installs fd in the caller as the result of the call. When it returns
-// an error the call still waits for its answer.
-func (l *listener) answerFD(id uint64, fd int, closeOnExec bool) unix.Errno {
+// addFD installs fd in the caller and returns its number there. The call still
+// waits for its answer.
+func (l *listener) addFD(id uint64, fd int, closeOnExec bool) (int, unix.Errno) {
+	add := notificationFD{ID: id, SrcFD: uint32(fd)}
+	if closeOnExec {
+		add.NewFDFlags = unix.O_CLOEXEC
+	}
+	n, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifAddFD, uintptr(unsafe.Pointer(&add)))
+	return int(n), e
+}
+
+// giveFD installs fd in the caller as the result of the call, and closes it here
+// before the caller goes on. Both have the same open file: as long as one of them
+// keeps it, its locks hold, and no program runs from a file that was written. When
+// giveFD returns an error the call still waits for its answer, and fd is open.
+func (l *listener) giveFD(id uint64, fd int, closeOnExec bool) unix.Errno {
+	if !l.patient {
+		return l.giveAtOnce(id, fd, closeOnExec)
+	}
+	return l.giveInSteps(id, fd, closeOnExec)
+}
+
+func (l *listener) giveInSteps(id uint64, fd int, closeOnExec bool) unix.Errno {
+	n, e := l.addFD(id, fd, closeOnExec)
+	if e != 0 && e != unix.ENOENT { // the caller died
+		return e
+	}
+	unix.Close(fd)
+	if e == 0 {
+		l.answer(id, int64(n), 0)
+	}
+	return 0
+}
+
+// giveAtOnce is for kernels where a signal could end the call between two steps
+// and leave the caller with a descriptor that it does not know. The caller may
+// go on before fd is closed here.
+func (l *listener) giveAtOnce(id uint64, fd int, closeOnExec bool) unix.Errno {
 	add := notificationFD{ID: id, Flags: notifAddFDSend, SrcFD: uint32(fd)}
 	if closeOnExec {
 		add.NewFDFlags = unix.O_CLOEXEC
 	}
 	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifAddFD, uintptr(unsafe.Pointer(&add)))
-	if e == unix.EINVAL { // before Linux 5.14: install, then answer
-		add.Flags = 0
-		var n uintptr
-		if n, _, e = unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifAddFD, uintptr(unsafe.Pointer(&add))); e == 0 {
-			l.answer(id, int64(n), 0)
-		}
+	if e == unix.EINVAL { // before Linux 5.14
+		return l.giveInSteps(id, fd, closeOnExec)
 	}
-	if e == unix.ENOENT { // the caller died
+	if e == 0 || e == unix.ENOENT {
+		unix.Close(fd)
 		return 0
 	}
 	return e

@@ -67,10 +67,10 @@ type opening struct {
 
 func (o *opening) finish(fd int, e unix.Errno) {
 	if e == 0 {
-		if e = o.g.listener.answerFD(o.c.id, fd, o.flags&unix.O_CLOEXEC != 0); e != 0 {
+		if e = o.g.listener.giveFD(o.c.id, fd, o.flags&unix.O_CLOEXEC != 0); e != 0 {
 			o.undo(fd)
+			unix.Close(fd)
 		}
-		unix.Close(fd)
 	}
 	if e != 0 {
 		o.g.listener.answer(o.c.id, 0, e)

@@ -28,7 +28,7 @@ func filterRules(o FilterOptions) []rule {
 	if !o.NestedNamespaces {
 		rules = append(rules, namespaceRules()...)
 	}
-	rules = append(rules, socketPairRules(o.UnixSockets)...)
+	rules = append(rules, socketPairRules(o)...)
 	if o.Landlock == nil {
 		rules = append(rules, socketRules(o.UnixSockets, o.Unguarded)...)
 		if o.served() && (!o.UnixSockets || o.Direct || o.HostPorts) {
@@ -113,17 +113,34 @@ func socketRules(unixSockets, unguarded bool) []rule {
 }
 
 // socketPairRules allow the pairs whose ends stay connected to each other. Any
-// other could be aimed at every datagram socket of the host with sendto(2); the
-// kernel makes a datagram pair of SOCK_RAW, too.
-func socketPairRules(unixSockets bool) []rule {
-	pair := func(when ...condition) rule {
-		return rule{call: unix.SYS_SOCKETPAIR, when: append(when, equals(0, unix.AF_UNIX)), action: unix.SECCOMP_RET_ALLOW}
+// other could be aimed at every datagram socket of the host with sendto(2), so
+// srt-init makes packet pairs of datagram ones; the kernel takes SOCK_RAW for
+// SOCK_DGRAM.
+func socketPairRules(o FilterOptions) []rule {
+	pair := func(action uint32, when ...condition) rule {
+		return rule{call: unix.SYS_SOCKETPAIR, when: append(when, equals(0, unix.AF_UNIX)), action: action}
 	}
-	rules := []rule{pair(maskedEquals(1, socketTypeMask, unix.SOCK_STREAM)), pair(maskedEquals(1, socketTypeMask, unix.SOCK_SEQPACKET))}
-	if unixSockets {
-		rules = append(rules, pair())
+	kind := func(value uint32) condition { return maskedEquals(1, socketTypeMask, value) }
+	rules := []rule{pair(unix.SECCOMP_RET_ALLOW, kind(unix.SOCK_STREAM)), pair(unix.SECCOMP_RET_ALLOW, kind(unix.SOCK_SEQPACKET))}
+	switch {
+	case o.UnixSockets:
+		rules = append(rules, pair(unix.SECCOMP_RET_ALLOW))
+	case o.Landlock == nil && o.served():
+		rules = append(rules, pair(unix.SECCOMP_RET_USER_NOTIF, kind(unix.SOCK_DGRAM)), pair(unix.SECCOMP_RET_USER_NOTIF, kind(unix.SOCK_RAW)))
+		rules = append(rules, addressedRules()...)
 	}
 	return append(rules, rule{call: unix.SYS_SOCKETPAIR, action: errno(unix.EPERM)})
+}
+
+// addressedRules hand messages over whose address may be that of a Unix socket.
+// Those of the other families have sizes of their own.
+func addressedRules() []rule {
+	const inet6Short, storage = 24, maxSockaddr // without the scope; struct sockaddr_storage
+	rules := []rule{{call: unix.SYS_SENDTO, when: isNull(4), action: unix.SECCOMP_RET_ALLOW}}
+	for _, size := range []uint32{unix.SizeofSockaddrNetlink, unix.SizeofSockaddrInet4, inet6Short, unix.SizeofSockaddrInet6, storage} {
+		rules = append(rules, rule{call: unix.SYS_SENDTO, when: []condition{equals(5, size)}, action: unix.SECCOMP_RET_ALLOW})
+	}
+	return append(rules, rule{call: unix.SYS_SENDTO, action: unix.SECCOMP_RET_USER_NOTIF})
 }
 
 // terminalRules refuse the requests that type into a terminal, take it over or

@@ -1,7 +1,6 @@
 package inside
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"path"
@@ -101,70 +100,6 @@ func (s *sockets) isOwn(st *unix.Stat_t) bool {
 	return ok
 }
 
-// maxSockaddr is the size of struct sockaddr_storage.
-const maxSockaddr = 128
-
-// socketAddress copies the address argument of connect(2) and bind(2).
-func (g *guard) socketAddress(c *call) ([]byte, unix.Errno) {
-	size := int(int32(c.args[2]))
-	if size < 0 || size > maxSockaddr {
-		return nil, unix.EINVAL
-	}
-	raw := make([]byte, max(size, 2))
-	if size == 0 {
-		return raw[:0], 0
-	}
-	n, e := g.readMemory(c.pid, c.args[1], raw[:size])
-	if e != 0 || n < size || !g.listener.valid(c.id) {
-		return nil, unix.EFAULT
-	}
-	return raw[:size], 0
-}
-
-// socketPath returns the path in an address of a Unix socket; ok is false for
-// unnamed and abstract addresses, which belong to the network namespace.
-func socketPath(raw []byte) (name string, ok bool) {
-	if len(raw) <= 2 || raw[2] == 0 {
-		return "", false
-	}
-	text, _, _ := bytes.Cut(raw[2:], []byte{0})
-	return string(text), true
-}
-
-// callersSocket copies the caller's descriptor.
-func (g *guard) callersSocket(c *call) (int, error) {
-	tgid, e := threadGroup(c.pid)
-	if e != 0 {
-		return -1, e
-	}
-	process, err := unix.PidfdOpen(tgid, 0)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(process)
-	fd, err := unix.PidfdGetfd(process, c.int(0), 0)
-	if err == unix.EPERM && !g.plain {
-		err = g.privileged(func() error {
-			var e error
-			fd, e = unix.PidfdGetfd(process, c.int(0), 0)
-			return e
-		})
-	}
-	if err == nil && !g.listener.valid(c.id) {
-		unix.Close(fd)
-		return -1, unix.EINTR
-	}
-	return fd, err
-}
-
-func socketOption(fd, option int) int {
-	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option)
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
 // serveConnect serves connect(2).
 func (g *guard) serveConnect(c *call) {
 	if g.rules != nil || g.plain {
@@ -182,6 +117,13 @@ func (g *guard) serveConnect(c *call) {
 		return
 	}
 	if name, ok := socketPath(raw); ok && socketOption(fd, unix.SO_DOMAIN) == unix.AF_UNIX {
+		if g.sockets.all && g.elsewhere(c.pid) {
+			// Only the kernel knows what the path means there. Whatever else it may
+			// find in the caller's memory has to pass a listener of srt's, too.
+			unix.Close(fd)
+			g.listener.proceed(c.id)
+			return
+		}
 		target, e := -1, unix.EINVAL
 		if len(raw) <= unix.SizeofSockaddrUnix {
 			target, e = g.socketTarget(c, name)
@@ -250,11 +192,6 @@ func (g *guard) socketTarget(c *call, spelled string) (int, unix.Errno) {
 	}
 	g.reportPath(c, "connect", name, "built-in: Unix sockets", fmt.Sprintf("network.allowUnixSockets: [%q]", name))
 	return -1, unix.EPERM
-}
-
-func socketAddressOf(name string) []byte {
-	raw := append([]byte{unix.AF_UNIX, 0}, name...)
-	return append(raw, 0)
 }
 
 // connectSocket makes the connection and answers. One that may wait gets a
