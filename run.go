@@ -103,13 +103,16 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, m 
 	who := proxy.Invocation{ID: c.id, Command: c.text(), AllowDomains: m.allow}
 	direct := s.direct(c, cfg, who)
 	var listeners []net.Listener
+	var request launch.Request
 	if err = policyErr; err == nil {
-		listeners, err = box.Build(c.ctx, s.request(c, cfg, m, pol, direct))
+		request = s.request(c, cfg, m, pol, direct)
+		listeners, err = box.Build(c.ctx, request)
 	}
 	if err == nil {
 		err = box.Start()
 	}
 	if err != nil {
+		err = explained(err, pol, m.dir, request)
 		box.Close()
 		direct.close()
 		streams.closeAll()
@@ -132,6 +135,7 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, m 
 		defer stopClose()
 		defer stopTimer()
 		s.finish(r, drain, listeners)
+		r.err = explained(r.err, pol, m.dir, request)
 	}()
 	return r, nil
 }
@@ -148,6 +152,7 @@ func (s *Sandbox) resolve(c *Cmd, cfg *config.Config, launcher launch.Launcher, 
 	for _, w := range pol.Warnings {
 		s.options.warn(w.String())
 	}
+	s.logDecisions(c, pol, m)
 	return pol, s.checkUnguarded(c, cfg, pol)
 }
 
@@ -248,18 +253,18 @@ func (c *Cmd) place() (place, error) {
 			return place{}, fmt.Errorf("reading the working directory: %w (change to one that exists)", err)
 		}
 	}
-	dir, err := filepath.Abs(dir)
+	real, err := filepath.Abs(dir)
 	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
+		real, err = filepath.EvalSymlinks(real)
 	}
 	if err != nil {
-		return place{}, fmt.Errorf("reading the working directory: %w (change to one that exists)", err)
+		return place{}, fmt.Errorf("reading the working directory %s: %w (change to one that exists)", dir, err)
 	}
-	home, err := config.Home(os.LookupEnv)
+	home, err := config.Home(c.sandbox.options.lookup)
 	if err != nil {
 		return place{}, err
 	}
-	return place{dir: dir, home: home}, nil
+	return place{dir: real, home: home}, nil
 }
 
 func (c *Cmd) baseEnvironment(at place) []string {
@@ -327,7 +332,7 @@ func (s *Sandbox) record(c *Cmd, v launch.Violation) {
 	if v.Outcome != "" {
 		line += " (" + v.Outcome + ")"
 	}
-	s.events.Add(Violation{
+	s.addViolation(Violation{
 		Time: time.Now(), Line: line, Op: v.Operation, Target: v.Path,
 		Rule: v.Rule, Setting: v.Cure, Command: c.text(), CommandID: c.id, PID: v.PID, Process: v.Process,
 	})

@@ -116,7 +116,7 @@ func (s *Sandbox) makeTempDir(cfg *config.Config) (*tempDir, error) {
 		return nil, nil
 	}
 	for _, name := range []string{"CLAUDE_CODE_TMPDIR", "CLAUDE_TMPDIR"} {
-		if dir := os.Getenv(name); dir != "" {
+		if dir, _ := s.options.lookup(name); dir != "" {
 			return callersTempDir(name, dir)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 
 	srt "github.com/srt-sandbox/srt"
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/violation"
 )
 
 // Rules for what srt says: everything goes to stderr, because stdout belongs to
@@ -35,8 +37,15 @@ func (m *messages) plain(text string) {
 	fmt.Fprintln(m.w, text)
 }
 
-// fail prints why nothing ran.
-func (m *messages) fail(err error) { m.plain("Error: " + err.Error()) }
+// fail prints why nothing ran. Names in it may be anybody's choice.
+func (m *messages) fail(err error) {
+	var settings *settingsError
+	if errors.As(err, &settings) {
+		m.plain("Error: " + violation.Escape(settings.err.Error()) + "\n" + settings.lost())
+		return
+	}
+	m.plain("Error: " + violation.Escape(err.Error()))
+}
 
 // warn prints a warning, each text once.
 func (m *messages) warn(text string) {

@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 		"goon":       goOn,
 		"ticks":      ticks,
 		"debugged":   debugged,
+		"embed":      embed,
 	})
 }
 
