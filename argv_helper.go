@@ -33,7 +33,7 @@ func runForHost(word string, more []string) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	h.relay = job.NewRelay(cancel)
 	defer h.relay.Stop()
-	a, err := h.call(word)
+	a, err := h.call(ctx, word)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "Error: running a sandboxed command for another program: "+err.Error())
 		return 1
@@ -65,11 +65,14 @@ func (h *helper) exit(err error) int {
 }
 
 // call asks the host what to run.
-func (h *helper) call(word string) (*assignment, error) {
+func (h *helper) call(ctx context.Context, word string) (*assignment, error) {
 	conn, token, err := callHost(word)
 	if err != nil {
 		return nil, fmt.Errorf("the argv cannot be used: %w", err)
 	}
+	// A host that is stopped says nothing, and a signal is to end the wait.
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
 	h.w = newWire(conn)
 	var g greeting
 	if err := h.w.read(&g); err != nil {
@@ -122,9 +125,9 @@ func (h *helper) sandbox(ctx context.Context, a *assignment) (*Sandbox, error) {
 	}
 	all := []Option{
 		WithWarnings(func(text string) { h.say(report{Warning: text}) }),
-		WithProtectedFiles(a.Protected...),
+		WithProtectedFiles(fromOctets(a.Protected)...),
 		func(o *options) {
-			o.lookup = func(name string) (string, bool) { v, ok := a.Read[name]; return v, ok }
+			o.lookup = func(name string) (string, bool) { v, ok := a.Read[name]; return string(v), ok }
 			o.record = func(v Violation) { h.say(report{Violation: &v}) }
 		},
 	}
@@ -138,10 +141,10 @@ func (h *helper) sandbox(ctx context.Context, a *assignment) (*Sandbox, error) {
 }
 
 func (a *assignment) command(ctx context.Context, sb *Sandbox, more []string) *Cmd {
-	cmd := sb.Command(ctx, a.Path)
-	cmd.id, cmd.Args, cmd.Dir = a.ID, append(a.Args, more...), a.Dir
+	cmd := sb.Command(ctx, string(a.Path))
+	cmd.id, cmd.Args, cmd.Dir = a.ID, append(fromOctets(a.Args), more...), string(a.Dir)
 	if a.OwnEnv {
-		cmd.Env = append([]string{}, a.Env...)
+		cmd.Env = fromOctets(a.Env)
 	}
 	cmd.AllowDomains, cmd.Publish, cmd.Limits = a.AllowDomains, a.Publish, a.Limits
 	cmd.NewSession, cmd.Trace, cmd.NullFD = a.NewSession, a.Trace, a.NullFD

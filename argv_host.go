@@ -200,9 +200,9 @@ func (r *remote) assign() {
 // assignment is a copy of what a command is now, without the configuration.
 func (s *Sandbox) assignment(c *Cmd) *assignment {
 	a := &assignment{
-		ID: c.id, Path: c.Path, Dir: c.Dir, Args: slices.Clone(c.Args), Env: slices.Clone(c.Env), OwnEnv: c.Env != nil,
+		ID: c.id, Path: octets(c.Path), Dir: octets(c.Dir), Args: toOctets(c.Args), Env: toOctets(c.Env), OwnEnv: c.Env != nil,
 		AllowDomains: slices.Clone(c.AllowDomains), Publish: slices.Clone(c.Publish), NewSession: c.NewSession, Trace: c.Trace, NullFD: c.NullFD,
-		Read: map[string]string{}, Protected: s.protectedFiles(), Ask: s.options.ask != nil, Access: s.access != nil,
+		Read: map[string]octets{}, Protected: toOctets(s.protectedFiles()), Ask: s.options.ask != nil, Access: s.access != nil,
 	}
 	if c.Limits != nil {
 		limits := *c.Limits
@@ -210,7 +210,7 @@ func (s *Sandbox) assignment(c *Cmd) *assignment {
 	}
 	for _, name := range environmentRead {
 		if v, ok := s.options.lookup(name); ok {
-			a.Read[name] = v
+			a.Read[name] = octets(v)
 		}
 	}
 	return a

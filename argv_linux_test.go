@@ -69,15 +69,16 @@ func TestArgv(t *testing.T) {
 // Dir, Env and the rest of a Cmd hold as they were when the argv was made.
 func TestArgvFields(t *testing.T) {
 	sb := newSandbox(t, nil)
-	cmd := sb.Command(t.Context(), "bash", "-c", `pwd; env | grep ^MINE; ulimit -n; echo "$@"`, "zero")
-	cmd.Dir, cmd.Env = workDir(t), []string{"MINE=1", "PATH=" + os.Getenv("PATH")}
+	cmd := sb.Command(t.Context(), "bash", "-c", `pwd; env | grep -a ^MINE; ulimit -n; echo "$@"`, "zero", "\xff")
+	cmd.Dir, cmd.Env = filepath.Join(workDir(t), "d\xfe"), []string{"MINE=\xfd", "PATH=" + os.Getenv("PATH")}
+	mustDo(t, os.Mkdir(cmd.Dir, 0o755))
 	cmd.Limits = &config.Limits{OpenFiles: 77}
 	p := spawn(t, cmd, "more words", "")
 	dir := cmd.Dir
 	cmd.Dir, cmd.Env[0], cmd.Args[2], cmd.Limits.OpenFiles = "/", "MINE=2", "exit 1", 88
 	p.Env = []string{"MINE=3"}
 	out, err := p.CombinedOutput()
-	if want := dir + "\nMINE=1\n77\nmore words \n"; err != nil || string(out) != want {
+	if want := dir + "\nMINE=\xfd\n77\n\xff more words \n"; err != nil || string(out) != want {
 		t.Errorf("%v, %q, want %q", err, out, want)
 	}
 	if err := cmd.Wait(); err != nil {
@@ -331,5 +332,52 @@ func TestArgvStrangers(t *testing.T) {
 	mustDo(t, sb.Close())
 	if d := time.Since(start); d > helloTimeout/2 {
 		t.Errorf("closing took %s", d)
+	}
+}
+
+// Ports of a command that another process runs.
+func TestArgvPublished(t *testing.T) {
+	sb := newSandbox(t, nil)
+	cmd := runInside(t, sb, "serve", "0s", "127.0.0.1:8123")
+	cmd.Stderr, cmd.Publish = nil, []config.Publish{{Inside: 8123}}
+	p := spawn(t, cmd)
+	mustDo(t, p.Start())
+	var ports []Published
+	for start := time.Now(); len(ports) == 0; time.Sleep(5 * time.Millisecond) {
+		if ports = cmd.Published(); time.Since(start) > 20*time.Second {
+			t.Fatal("no port was published")
+		}
+	}
+	if ports[0].Inside != 8123 || ports[0].Addr.Port() == 0 {
+		t.Errorf("%+v", ports)
+	}
+	conn, err := net.Dial("tcp", ports[0].Addr.String())
+	mustDo(t, err)
+	defer conn.Close()
+	text := make([]byte, len("served at"))
+	if _, err := io.ReadFull(conn, text); err != nil || string(text) != "served at" {
+		t.Errorf("%q, %v", text, err)
+	}
+	mustDo(t, cmd.Kill())
+	_ = cmd.Wait()
+	_ = p.Wait()
+}
+
+// A host that is stopped does not keep a helper from ending by a signal.
+func TestArgvSilentHost(t *testing.T) {
+	ln, address, err := listenForHelpers()
+	mustDo(t, err)
+	defer ln.Close()
+	exe, err := os.Executable()
+	mustDo(t, err)
+	p := exec.Command(exe, runArgument, address+".token")
+	mustDo(t, p.Start())
+	conn, err := ln.Accept()
+	mustDo(t, err)
+	defer conn.Close()
+	mustDo(t, p.Process.Signal(syscall.SIGTERM))
+	_ = p.Wait()
+	if got := p.ProcessState.ExitCode(); got != 1 {
+		t.Errorf("%v", p.ProcessState)
 	}
 }

@@ -33,7 +33,35 @@ const runProtocol = 1
 const runArgument = "--srt-run"
 
 // maxMessage bounds one line; a configuration is the largest.
-const maxMessage = 17 << 20
+const maxMessage = 32 << 20
+
+// octets is text that need not be UTF-8, as paths and arguments.
+type octets string
+
+func (o octets) MarshalJSON() ([]byte, error) { return json.Marshal([]byte(o)) }
+
+func (o *octets) UnmarshalJSON(data []byte) error {
+	var b []byte
+	err := json.Unmarshal(data, &b)
+	*o = octets(b)
+	return err
+}
+
+func toOctets(list []string) []octets {
+	all := make([]octets, 0, len(list))
+	for _, s := range list {
+		all = append(all, octets(s))
+	}
+	return all
+}
+
+func fromOctets(list []octets) []string {
+	all := make([]string, 0, len(list))
+	for _, s := range list {
+		all = append(all, string(s))
+	}
+	return all
+}
 
 // greeting proves to the host that its peer lives when it answers.
 type greeting struct{ Protocol int }
@@ -57,22 +85,21 @@ type order struct {
 type assignment struct {
 	Config json.RawMessage
 
-	ID, Path, Dir string
-	Args          []string
-	Env           []string
-	OwnEnv        bool // Env is meant, even if empty
-	AllowDomains  []string
-	Publish       []config.Publish
-	Limits        *config.Limits
-	NewSession    bool
-	Trace         bool
-	NullFD        int
+	ID           string
+	Path, Dir    octets
+	Args, Env    []octets
+	OwnEnv       bool // Env is meant, even if empty
+	AllowDomains []string
+	Publish      []config.Publish
+	Limits       *config.Limits
+	NewSession   bool
+	Trace        bool
+	NullFD       int
 
 	// Read are the host's variables of environmentRead.
-	Read      map[string]string
-	Protected []string
-	Ask       bool
-	Access    bool
+	Read        map[string]octets
+	Protected   []octets
+	Ask, Access bool
 }
 
 // report is one thing that the helper has to say. One field is set.
