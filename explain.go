@@ -3,7 +3,7 @@ package srt
 import (
 	"bytes"
 	"context"
-	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"io"
 	"log/slog"
@@ -81,24 +81,44 @@ func interpreter(program string) string {
 	defer f.Close()
 	head := make([]byte, 256)
 	n, _ := io.ReadFull(f, head)
-	if line, ok := bytes.CutPrefix(head[:n], []byte("#!")); ok {
+	head = head[:n]
+	if line, ok := bytes.CutPrefix(head, []byte("#!")); ok {
 		line, _, _ = bytes.Cut(line, []byte("\n"))
 		if words := strings.Fields(string(line)); len(words) > 0 && filepath.IsAbs(words[0]) {
 			return words[0]
 		}
 		return ""
 	}
-	object, err := elf.NewFile(f)
-	if err != nil {
+	return elfInterpreter(f, head)
+}
+
+// elfInterpreter reads the dynamic loader's path from the program headers of a
+// 64-bit little-endian ELF file, see elf(5). Package debug/elf does as much and
+// would make every start of a process a little longer.
+func elfInterpreter(f io.ReaderAt, head []byte) string {
+	const (
+		headerSize, programHeaderSize = 64, 56
+		programInterpreter            = 3
+		maxHeaders                    = 64
+	)
+	if len(head) < headerSize || !bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) {
 		return ""
 	}
-	for _, p := range object.Progs {
-		if p.Type != elf.PT_INTERP || p.Filesz > 4096 {
+	le := binary.LittleEndian
+	table, count := int64(le.Uint64(head[32:])), int64(le.Uint16(head[56:]))
+	for i := range min(count, maxHeaders) {
+		header := make([]byte, programHeaderSize)
+		if _, err := f.ReadAt(header, table+i*programHeaderSize); err != nil {
+			return ""
+		}
+		if le.Uint32(header) != programInterpreter {
 			continue
 		}
-		if path, err := io.ReadAll(p.Open()); err == nil {
-			return strings.TrimRight(string(path), "\x00")
+		path := make([]byte, min(le.Uint64(header[32:]), 4096))
+		if _, err := f.ReadAt(path, int64(le.Uint64(header[8:]))); err != nil {
+			return ""
 		}
+		return strings.TrimRight(string(path), "\x00")
 	}
 	return ""
 }
