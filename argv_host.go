@@ -21,6 +21,9 @@ import (
 // helloTimeout is how long a helper may take to say which command it is to run.
 const helloTimeout = 10 * time.Second
 
+// acceptPause is how long to wait after an error that may pass.
+const acceptPause = 20 * time.Millisecond
+
 // door is where helpers call. It exists from the first argv on.
 type door struct {
 	ln      *net.UnixListener
@@ -74,16 +77,23 @@ func (s *Sandbox) openDoor() (*door, error) {
 	}
 	d := &door{ln: ln, address: address, waiting: map[string]*remote{}, called: map[*remote]bool{}}
 	s.door = d
-	d.serving.Go(func() {
-		for {
-			conn, err := ln.AcceptUnix()
-			if err != nil {
-				return
-			}
-			d.serving.Go(func() { d.receive(s, conn) })
-		}
-	})
+	d.serving.Go(func() { d.accept(s) })
 	return d, nil
+}
+
+func (d *door) accept(s *Sandbox) {
+	for {
+		conn, err := d.ln.AcceptUnix()
+		switch {
+		case err == nil:
+			d.serving.Go(func() { d.receive(s, conn) })
+		case errors.Is(err, net.ErrClosed):
+			return
+		default: // no descriptor is free, for example, which passes
+			s.options.logger.Debug("accepting a helper", "error", err)
+			time.Sleep(acceptPause)
+		}
+	}
 }
 
 // close lets nobody in any more and waits for those who are.
@@ -374,25 +384,3 @@ func (r *remote) Signal(sig os.Signal) error {
 	r.tell(order{Signal: int(n)})
 	return nil
 }
-
-// Converse: the terminal is that of the process that started the helper.
-func (r *remote) Converse(context.Context, func(context.Context, io.ReadWriter) error) error {
-	return launch.ErrNoTerminal
-}
-
-// The rest of [launch.Sandbox] happens in the helper.
-
-func (r *remote) Build(context.Context, launch.Request) ([]net.Listener, error) {
-	return nil, errElsewhere
-}
-func (r *remote) Start() error { return errElsewhere }
-func (r *remote) Dial(context.Context, int) (net.Conn, error) {
-	return nil, errElsewhere
-}
-func (r *remote) Wait() (launch.Status, error) {
-	<-r.run.done
-	return r.run.status, r.run.err
-}
-func (r *remote) Close() {}
-
-var errElsewhere = errors.New("srt: another process runs the command")
