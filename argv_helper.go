@@ -179,11 +179,12 @@ func (h *helper) obey(sb *Sandbox, cmd *Cmd, cancel context.CancelCauseFunc) {
 	}
 }
 
-// end kills the command, or ends its start. Killing comes first: the end of the
-// context would ask the command to end, which it could do in its own way.
+// end kills the command, or ends its start. The end of the context would ask a
+// running command to end, which it could do in its own way.
 func (h *helper) end(cmd *Cmd, cancel context.CancelCauseFunc, why error) {
-	_ = cmd.Kill()
-	cancel(why)
+	if errors.Is(cmd.Kill(), ErrNotStarted) {
+		cancel(why)
+	}
 }
 
 // lose is end for a reason that whoever started the command should hear.

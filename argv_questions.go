@@ -8,9 +8,9 @@ import (
 
 // questions are those of one helper that wait for an answer.
 type questions struct {
-	r       *remote
-	ctx     context.Context
-	cancel  context.CancelFunc
+	r      *remote
+	ctx    context.Context
+	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	waiting map[int]context.CancelFunc

@@ -45,7 +45,7 @@ func (s *Sandbox) start(c *Cmd) (*run, error) {
 	if allow != nil {
 		s.noteOwnList(cfg)
 	}
-	at, err := c.place()
+	at, err := c.place(s.options.lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ type place struct{ dir, home string }
 
 // place finds the real working directory: rules that say "." mean it, whatever
 // links lead there.
-func (c *Cmd) place() (place, error) {
+func (c *Cmd) place(lookup func(string) (string, bool)) (place, error) {
 	dir := c.Dir
 	if dir == "" {
 		var err error
@@ -260,7 +260,7 @@ func (c *Cmd) place() (place, error) {
 	if err != nil {
 		return place{}, fmt.Errorf("reading the working directory %s: %w (change to one that exists)", dir, err)
 	}
-	home, err := config.Home(c.sandbox.options.lookup)
+	home, err := config.Home(lookup)
 	if err != nil {
 		return place{}, err
 	}
