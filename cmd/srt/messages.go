@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 
 	srt "github.com/srt-sandbox/srt"
@@ -44,7 +45,23 @@ func (m *messages) fail(err error) {
 		m.plain("Error: " + violation.Escape(settings.err.Error()) + "\n" + settings.lost())
 		return
 	}
-	m.plain("Error: " + violation.Escape(err.Error()))
+	m.plain("Error: " + violation.Escape(oneLine(err)))
+}
+
+// oneLine is the text of an error; [errors.Join] puts each into a line of its own.
+func oneLine(err error) string {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err.Error()
+	}
+	var texts []string
+	for _, e := range joined.Unwrap() {
+		texts = append(texts, e.Error())
+	}
+	if strings.Join(texts, "\n") != err.Error() {
+		return err.Error() // of fmt.Errorf
+	}
+	return strings.Join(texts, "; ")
 }
 
 // warn prints a warning, each text once.
