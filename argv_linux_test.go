@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
 )
 
 // spawn starts an argv as any program would, with more words behind it.
@@ -379,5 +380,30 @@ func TestArgvSilentHost(t *testing.T) {
 	_ = p.Wait()
 	if got := p.ProcessState.ExitCode(); got != 1 {
 		t.Errorf("%v", p.ProcessState)
+	}
+}
+
+func TestArgvBackends(t *testing.T) {
+	check := func(sb *Sandbox) func(*testing.T) {
+		return func(t *testing.T) {
+			cmd := sb.Shell(t.Context(), `echo hello >made; touch "$OUTSIDE" && echo escaped; cat made; exit 4`)
+			p := spawn(t, cmd)
+			outside := filepath.Join(workDir(t), "f")
+			p.Env = append(os.Environ(), "OUTSIDE="+outside)
+			out, _ := p.Output()
+			var exit *ExitError
+			if err := cmd.Wait(); !errors.As(err, &exit) || exit.Code != 4 || p.ProcessState.ExitCode() != 4 || string(out) != "hello\n" {
+				t.Errorf("%v, %v, %q", err, p.ProcessState, out)
+			}
+			if len(cmd.Violations()) != 1 || cmd.Violations()[0].Target != outside {
+				t.Errorf("%+v", cmd.Violations())
+			}
+		}
+	}
+	if _, err := exec.LookPath("bwrap"); err == nil {
+		t.Run("bubblewrap", check(bubblewrapSandbox(t)))
+	}
+	if inside.LandlockABI() > 0 {
+		t.Run("landlock", check(newSandbox(t, func(c *config.Config) { c.Linux = &config.Linux{Backend: config.BackendLandlock} })))
 	}
 }
