@@ -37,8 +37,9 @@ func spawn(t *testing.T, cmd *Cmd, more ...string) *exec.Cmd {
 func TestArgv(t *testing.T) {
 	sb := newSandbox(t, nil)
 	cmd := sb.Command(t.Context(), "bash")
-	p := spawn(t, cmd, "-c", `cat; echo "$0 $X $HOME"; echo e >&2; touch made /srt-test-outside; pwd; exit 5`, "zero")
-	p.Env = []string{"PATH=" + os.Getenv("PATH"), "X=y", "HOME=/elsewhere"}
+	outside := filepath.Join(workDir(t), "f")
+	p := spawn(t, cmd, "-c", `cat; echo "$0 $X $HOME"; echo e >&2; touch made "$OUTSIDE"; pwd; exit 5`, "zero")
+	p.Env = []string{"PATH=" + os.Getenv("PATH"), "X=y", "HOME=/elsewhere", "OUTSIDE=" + outside}
 	p.Stdin = strings.NewReader("in ")
 	var out, errs bytes.Buffer
 	p.Stdout, p.Stderr = &out, &errs
@@ -59,7 +60,7 @@ func TestArgv(t *testing.T) {
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Code != 5 {
 		t.Fatalf("%v", err)
 	}
-	if len(exit.Violations) != 1 || exit.Violations[0].Target != "/srt-test-outside" || exit.Violations[0].CommandID != cmd.ID() {
+	if len(exit.Violations) != 1 || exit.Violations[0].Target != outside || exit.Violations[0].CommandID != cmd.ID() {
 		t.Errorf("violations %+v", exit.Violations)
 	}
 	if v := sb.Violations(); len(v) != 1 {
