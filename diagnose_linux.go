@@ -88,7 +88,7 @@ func writableProgram(ctx context.Context, cfg *config.Config) (path, rule string
 	if err != nil {
 		return "", ""
 	}
-	at, err := (&Cmd{}).place()
+	at, err := (&Cmd{}).place(os.LookupEnv)
 	if err != nil {
 		return path, ""
 	}

@@ -12,6 +12,9 @@ import (
 // Debug lines say what was decided and by which rule. They name paths, hosts and
 // the program, never arguments, which may hold secrets.
 
+// maxExplained bounds what debug lines list of one policy.
+const maxExplained = 200
+
 // explain tells the debug log what a command is held to.
 func (s *Sandbox) explain(c *Cmd, cfg *config.Config, m means, pol *policy.Policy) {
 	log := s.options.logger
@@ -19,11 +22,14 @@ func (s *Sandbox) explain(c *Cmd, cfg *config.Config, m means, pol *policy.Polic
 		return
 	}
 	log.Debug("running a command", "program", c.Path, "directory", m.dir, "home", m.home, "backend", cfg.LinuxBackend(), "temporary", m.temp.variable())
-	for _, p := range pol.Places {
+	for _, p := range pol.Places[:min(len(pol.Places), maxExplained)] {
 		log.Debug("file rule", "path", p.Path, "access", accessTo(&p), "visible", p.Rule.String(), "writable", p.WriteRule.String())
 	}
-	for _, a := range pol.Absent {
+	for _, a := range pol.Absent[:min(len(pol.Absent), maxExplained)] {
 		log.Debug("file rule for a missing name", "path", a.Full, "rule", a.Rule.String())
+	}
+	if most := max(len(pol.Places), len(pol.Absent)); most > maxExplained {
+		log.Debug("not every file rule is listed", "places", len(pol.Places), "missing names", len(pol.Absent))
 	}
 	for _, p := range pol.Creatable {
 		log.Debug("missing path that may be created", "path", p.Path, "rule", p.Rule.String())

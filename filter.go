@@ -2,7 +2,6 @@ package srt
 
 import (
 	"net"
-	"os"
 
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/policy"
@@ -21,7 +20,7 @@ func (s *Sandbox) startFilter(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	parent, err := proxy.NewParent(cfg.Network.ParentProxy, os.LookupEnv, s.options.warn)
+	parent, err := proxy.NewParent(cfg.Network.ParentProxy, s.options.lookup, s.options.warn)
 	if err != nil {
 		return err
 	}
@@ -32,14 +31,23 @@ func (s *Sandbox) startFilter(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	s.access = s.accessSink()
 	s.filter = proxy.New(hosts, proxy.Options{
-		Ask: s.options.ask, Record: s.events.Add, Access: s.accessSink(), Logger: s.options.logger, Warn: s.options.warn, Parent: parent, MITM: mitm,
+		Ask: s.options.ask, Record: s.addViolation, Access: s.access, Logger: s.options.logger, Warn: s.options.warn, Parent: parent, MITM: mitm,
 		RefuseOpaqueTunnels: cfg.Network.RefuseOpaqueTunnels, RequireHostMatch: cfg.Network.RequireHostMatch,
 		StripResponseHeaders: cfg.Network.StripResponseHeaders,
 	})
 	s.events.SetIgnore(cfg.IgnoreViolations)
 	s.config.Store(cfg.Clone())
 	return nil
+}
+
+// addViolation records a refusal.
+func (s *Sandbox) addViolation(v Violation) {
+	s.events.Add(v)
+	if s.options.record != nil {
+		s.options.record(v)
+	}
 }
 
 // serveOn attaches one listener of a sandbox to the filter, or to the external

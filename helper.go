@@ -11,15 +11,18 @@ const sshProxyArgument = "--srt-ssh-proxy"
 // helperReady records that main gave this package the chance to take over.
 var helperReady atomic.Bool
 
-// MaybeExecHelper lets git reach ssh servers from inside a sandbox: the program
-// itself is then ssh's way through the proxy. Call it first thing in main; it
-// returns unless the process was started to be that helper. Without the call,
-// or [WithHelper], everything but git over ssh works.
+// MaybeExecHelper lets the program be its own helper: git reaches ssh servers
+// from inside a sandbox through it, and it starts the commands of [Cmd.Argv]. Call
+// it first thing in main; it returns unless the process was started to be a
+// helper. Without the call, or [WithHelper], everything but these two works.
 func MaybeExecHelper() {
-	if len(os.Args) == 4 && os.Args[1] == sshProxyArgument {
-		os.Exit(sshProxy(os.Args[2], os.Args[3]))
-	}
 	helperReady.Store(true)
+	switch {
+	case len(os.Args) == 4 && os.Args[1] == sshProxyArgument:
+		os.Exit(sshProxy(os.Args[2], os.Args[3]))
+	case len(os.Args) >= 3 && os.Args[1] == runArgument:
+		os.Exit(runForHost(os.Args[2], os.Args[3:]))
+	}
 }
 
 // readableFiles are the files that programs inside need from srt, whatever a

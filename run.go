@@ -45,7 +45,7 @@ func (s *Sandbox) start(c *Cmd) (*run, error) {
 	if allow != nil {
 		s.noteOwnList(cfg)
 	}
-	at, err := c.place()
+	at, err := c.place(s.options.lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -103,13 +103,16 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, m 
 	who := proxy.Invocation{ID: c.id, Command: c.text(), AllowDomains: m.allow}
 	direct := s.direct(c, cfg, who)
 	var listeners []net.Listener
+	var request launch.Request
 	if err = policyErr; err == nil {
-		listeners, err = box.Build(c.ctx, s.request(c, cfg, m, pol, direct))
+		request = s.request(c, cfg, m, pol, direct)
+		listeners, err = box.Build(c.ctx, request)
 	}
 	if err == nil {
 		err = box.Start()
 	}
 	if err != nil {
+		err = explained(err, pol, m.dir, request)
 		box.Close()
 		direct.close()
 		streams.closeAll()
@@ -132,6 +135,7 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, m 
 		defer stopClose()
 		defer stopTimer()
 		s.finish(r, drain, listeners)
+		r.err = explained(r.err, pol, m.dir, request)
 	}()
 	return r, nil
 }
@@ -242,7 +246,7 @@ type place struct{ dir, home string }
 
 // place finds the real working directory: rules that say "." mean it, whatever
 // links lead there.
-func (c *Cmd) place() (place, error) {
+func (c *Cmd) place(lookup func(string) (string, bool)) (place, error) {
 	dir := c.Dir
 	if dir == "" {
 		var err error
@@ -250,18 +254,18 @@ func (c *Cmd) place() (place, error) {
 			return place{}, fmt.Errorf("reading the working directory: %w (change to one that exists)", err)
 		}
 	}
-	dir, err := filepath.Abs(dir)
+	real, err := filepath.Abs(dir)
 	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
+		real, err = filepath.EvalSymlinks(real)
 	}
 	if err != nil {
-		return place{}, fmt.Errorf("reading the working directory: %w (change to one that exists)", err)
+		return place{}, fmt.Errorf("reading the working directory %s: %w (change to one that exists)", dir, err)
 	}
-	home, err := config.Home(os.LookupEnv)
+	home, err := config.Home(lookup)
 	if err != nil {
 		return place{}, err
 	}
-	return place{dir: dir, home: home}, nil
+	return place{dir: real, home: home}, nil
 }
 
 func (c *Cmd) baseEnvironment(at place) []string {
@@ -329,7 +333,7 @@ func (s *Sandbox) record(c *Cmd, v launch.Violation) {
 	if v.Outcome != "" {
 		line += " (" + v.Outcome + ")"
 	}
-	s.events.Add(Violation{
+	s.addViolation(Violation{
 		Time: time.Now(), Line: line, Op: v.Operation, Target: v.Path,
 		Rule: v.Rule, Setting: v.Cure, Command: c.text(), CommandID: c.id, PID: v.PID, Process: v.Process,
 	})

@@ -45,6 +45,7 @@ type Sandbox struct {
 	filter  *proxy.Session
 	events  *violation.Store
 	log     *accesslog.Log // nil without one
+	access  func(Access)   // nil where nobody wants to know
 	config  atomic.Pointer[config.Config]
 
 	ctx    context.Context
@@ -52,6 +53,7 @@ type Sandbox struct {
 
 	mu        sync.Mutex
 	closed    bool
+	door      *door // for commands that other programs start; nil until there is one
 	running   sync.WaitGroup
 	collect   sync.Once // what killed runs left behind
 	unguarded sync.Once // what that means was said
@@ -62,10 +64,13 @@ type Sandbox struct {
 // [*config.Error] for an invalid configuration, an [*UnsupportedError] for a
 // setting this system or version cannot enforce, [ErrUnsupportedPlatform].
 func New(ctx context.Context, cfg *config.Config, opts ...Option) (*Sandbox, error) {
-	o := options{logger: slog.New(slog.DiscardHandler), warn: func(string) {}}
+	o := options{logger: slog.New(slog.DiscardHandler), warn: func(string) {}, lookup: os.LookupEnv}
 	for _, opt := range opts {
 		opt(&o)
 	}
+	// Warnings name files, and whoever named those may not be the user.
+	warn := o.warn
+	o.warn = func(text string) { warn(violation.Escape(text)) }
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -129,7 +134,7 @@ func (s *Sandbox) Update(cfg *config.Config) error {
 	s.config.Store(cfg.Clone())
 	s.filter.Update(hosts, mitm)
 	s.events.SetIgnore(cfg.IgnoreViolations)
-	return nil
+	return s.door.update(cfg)
 }
 
 // Close kills the commands that still run, ends every connection and waits for
@@ -144,6 +149,7 @@ func (s *Sandbox) Close() error {
 	}
 	s.cancel(ErrClosed)
 	s.running.Wait()
+	s.door.close()
 	err := s.filter.Close()
 	if s.log != nil {
 		s.log.Close()
@@ -174,6 +180,10 @@ type options struct {
 	ask       AskFunc
 	access    []func(Access)
 	accessLog io.Writer
+	// lookup reads the environment of the process whose sandbox this is, record is
+	// told each violation.
+	lookup func(string) (string, bool)
+	record func(Violation)
 }
 
 // WithLogger sends debug information to l. It never holds tokens or contents.
@@ -183,8 +193,9 @@ func WithLogger(l *slog.Logger) Option { return func(o *options) { o.logger = l 
 // entry that has no effect. fn must be safe for concurrent use.
 func WithWarnings(fn func(string)) Option { return func(o *options) { o.warn = fn } }
 
-// WithHelper names an installed srt binary that helps ssh inside a sandbox, for
-// programs that do not call [MaybeExecHelper].
+// WithHelper names an installed srt binary that helps ssh inside a sandbox and
+// starts the commands of [Cmd.Argv], for programs that do not call
+// [MaybeExecHelper].
 func WithHelper(path string) Option { return func(o *options) { o.helper = path } }
 
 // WithProtectedFiles adds files that no command may change whatever the

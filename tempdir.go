@@ -2,6 +2,7 @@ package srt
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -25,12 +26,41 @@ type tempDir struct {
 // a directory that is not locked yet for one; a new name solves that.
 const tempDirAttempts = 100
 
-// newTempDir creates a directory that only the caller can enter. The name is
-// not guessable, and an existing object of that name is an error.
-func newTempDir() (*tempDir, error) {
+// newTempDir creates a directory that only the caller can enter, where the
+// caller's own temporary files are, or if nothing can be made there, where the
+// system's are.
+func newTempDir(warn func(string)) (*tempDir, error) {
+	parents := tempParents()
+	t, err := newTempDirIn(parents[0])
+	if err == nil || len(parents) == 1 {
+		return t, err
+	}
+	t, second := newTempDirIn(parents[1])
+	if second != nil {
+		return nil, err
+	}
+	warn(fmt.Sprintf("no temporary directory can be made in %s, which TMPDIR names (%v); the command's is in %s", parents[0], errors.Unwrap(err), parents[1]))
+	return t, nil
+}
+
+// tempParents are the directories for temporary directories, the best first.
+func tempParents() []string {
+	first := os.TempDir()
+	if abs, err := filepath.Abs(first); err == nil {
+		first = abs
+	}
+	if first == systemTempDir || systemTempDir == "" {
+		return []string{first}
+	}
+	return []string{first, systemTempDir}
+}
+
+// newTempDirIn creates the directory below parent. The name is not guessable, and
+// an existing object of that name is an error.
+func newTempDirIn(parent string) (*tempDir, error) {
 	var last error
 	for range tempDirAttempts {
-		path := filepath.Join(os.TempDir(), tempPrefix+strings.ToLower(rand.Text()[:20]))
+		path := filepath.Join(parent, tempPrefix+strings.ToLower(rand.Text()[:20]))
 		if err := os.Mkdir(path, 0o700); err != nil {
 			return nil, fmt.Errorf("making the command's temporary directory: %w (TMPDIR names the directory to make it in)", err)
 		}
@@ -80,7 +110,13 @@ func openDirectories(root *os.Root, name string) {
 // collectTempDirs removes what runs left behind that were killed together with
 // their supervisor. Only directories of this user whose lock is free are touched.
 func collectTempDirs() {
-	dir, err := os.Open(os.TempDir())
+	for _, parent := range tempParents() {
+		collectTempDirsIn(parent)
+	}
+}
+
+func collectTempDirsIn(parent string) {
+	dir, err := os.Open(parent)
 	if err != nil {
 		return
 	}
@@ -92,7 +128,7 @@ func collectTempDirs() {
 	}
 	for _, name := range names {
 		if strings.HasPrefix(name, tempPrefix) {
-			collectTempDir(filepath.Join(os.TempDir(), name))
+			collectTempDir(filepath.Join(parent, name))
 		}
 	}
 }
@@ -116,11 +152,11 @@ func (s *Sandbox) makeTempDir(cfg *config.Config) (*tempDir, error) {
 		return nil, nil
 	}
 	for _, name := range []string{"CLAUDE_CODE_TMPDIR", "CLAUDE_TMPDIR"} {
-		if dir := os.Getenv(name); dir != "" {
+		if dir, _ := s.options.lookup(name); dir != "" {
 			return callersTempDir(name, dir)
 		}
 	}
-	return newTempDir()
+	return newTempDir(s.options.warn)
 }
 
 // callersTempDir uses a directory that the caller's environment names.

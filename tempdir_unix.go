@@ -8,6 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// systemTempDir is where temporary files are that no variable names a place for.
+const systemTempDir = "/tmp"
+
 // lockDir opens a directory and takes its lock without waiting.
 func lockDir(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

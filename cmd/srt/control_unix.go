@@ -13,6 +13,7 @@ import (
 
 	srt "github.com/srt-sandbox/srt"
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/job"
 )
 
 // maxControlLine bounds one configuration on the control channel.
@@ -149,5 +150,5 @@ func (c *control) reject(err error) {
 // endByControl ends a command whose control channel failed.
 func endByControl(cmd *srt.Cmd) {
 	_ = cmd.Signal(unix.SIGTERM)
-	time.AfterFunc(graceTime, func() { _ = cmd.Kill() })
+	time.AfterFunc(job.Grace, func() { _ = cmd.Kill() })
 }

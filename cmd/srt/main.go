@@ -15,21 +15,21 @@ import (
 	"os"
 
 	srt "github.com/srt-sandbox/srt"
+	"github.com/srt-sandbox/srt/internal/job"
+	"github.com/srt-sandbox/srt/internal/violation"
 )
 
 // Exit statuses of srt itself.
 const (
 	statusRefused = 1 // srt's own failures and refusals, unless --exit-code-on-failure says otherwise
 	statusUsage   = 2 // usage errors of subcommands
-	// statusInterrupted is no status: Ctrl-C ended the command and is to end srt.
-	statusInterrupted = -1
 )
 
 func main() {
 	srt.MaybeExecHelper()
 	status := dispatch(os.Args[1:], os.Stdout, os.Stderr)
-	if status == statusInterrupted {
-		status = dieInterrupted()
+	if status == job.Interrupted {
+		status = job.DieInterrupted()
 	}
 	os.Exit(status)
 }
@@ -63,13 +63,19 @@ func dispatch(args []string, stdout, stderr io.Writer) int {
 func (m *messages) failStatus(err error, o *options) int {
 	var command *srt.CommandError
 	if errors.As(err, &command) {
-		m.plain("srt: " + command.Text)
+		m.plain("srt: " + violation.Escape(command.Text))
 		return command.Status
 	}
 	m.fail(err)
 	var start *srt.StartError
-	if errors.As(err, &start) && start.Stage != "changed" && start.Stage != "publish" && start.Stage != "resources" {
+	if errors.As(err, &start) && aboutMachine(start.Stage) {
 		m.plain("srt doctor says what this machine offers and what to do about what is missing.")
 	}
 	return o.failureStatus
+}
+
+// aboutMachine reports whether a start that failed at this stage may have failed
+// because of what the machine offers.
+func aboutMachine(stage string) bool {
+	return stage != "changed" && stage != "publish" && stage != "streams" && stage != "resources"
 }

@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 
 	srt "github.com/srt-sandbox/srt"
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/violation"
 )
 
 // Rules for what srt says: everything goes to stderr, because stdout belongs to
@@ -35,8 +38,31 @@ func (m *messages) plain(text string) {
 	fmt.Fprintln(m.w, text)
 }
 
-// fail prints why nothing ran.
-func (m *messages) fail(err error) { m.plain("Error: " + err.Error()) }
+// fail prints why nothing ran. Names in it may be anybody's choice.
+func (m *messages) fail(err error) {
+	var settings *settingsError
+	if errors.As(err, &settings) {
+		m.plain("Error: " + violation.Escape(settings.err.Error()) + "\n" + settings.lost())
+		return
+	}
+	m.plain("Error: " + violation.Escape(oneLine(err)))
+}
+
+// oneLine is the text of an error; [errors.Join] puts each into a line of its own.
+func oneLine(err error) string {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err.Error()
+	}
+	var texts []string
+	for _, e := range joined.Unwrap() {
+		texts = append(texts, e.Error())
+	}
+	if strings.Join(texts, "\n") != err.Error() {
+		return err.Error() // of fmt.Errorf
+	}
+	return strings.Join(texts, "; ")
+}
 
 // warn prints a warning, each text once.
 func (m *messages) warn(text string) {

@@ -64,6 +64,9 @@ func writeJSON(w io.Writer, violations []srt.Violation) error {
 	return nil
 }
 
+// builtIn begins the rule of protections that no list of the settings holds.
+const builtIn = "built-in "
+
 // writeSummary prints each distinct refusal once, with its count and cure.
 func writeSummary(w io.Writer, violations []srt.Violation) error {
 	var b strings.Builder
@@ -83,8 +86,11 @@ func writeSummary(w io.Writer, violations []srt.Violation) error {
 			fmt.Fprintf(&b, " (%d times)", n)
 		}
 		b.WriteByte('\n')
-		if v.Setting != "" {
+		switch {
+		case v.Setting != "":
 			b.WriteString("    to allow it: " + v.Setting + "\n")
+		case strings.HasPrefix(v.Rule, builtIn):
+			b.WriteString("    always protected (" + strings.TrimPrefix(v.Rule, builtIn) + "); no entry allows it\n")
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -8,10 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	srt "github.com/srt-sandbox/srt"
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/job"
 )
 
 // runCommand runs the command of the options and returns its exit status. An
@@ -28,8 +28,8 @@ func runCommand(o *options, m *messages) (int, error) {
 	prepared := srt.Prepare(os.Stdin, os.Stdout, os.Stderr, o.newSession)
 	defer prepared.Close()
 	ctx, interrupted := context.WithCancelCause(context.Background())
-	relay := newSignalRelay(interrupted)
-	defer relay.stop()
+	relay := job.NewRelay(interrupted)
+	defer relay.Stop()
 	report, err := newReport(o, m)
 	if err != nil {
 		return 0, err
@@ -46,7 +46,7 @@ func runCommand(o *options, m *messages) (int, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	relay.attach(cmd)
+	relay.Attach(cmd)
 	m.published(cmd.Published())
 	err = cmd.Wait()
 	report.write(sb.Violations())
@@ -115,22 +115,13 @@ func isCommandLine(args []string) bool {
 	return err != nil
 }
 
-// exitStatus is the command's own status. A command that srt had to kill after
-// a signal counts as ended by that signal. On a terminal srt ends by SIGINT as
-// the command did: a shell ends its loop or script only then.
-func exitStatus(err error, relay *signalRelay) (int, error) {
+// exitStatus is the command's own status.
+func exitStatus(err error, relay *job.Relay) (int, error) {
 	var exit *srt.ExitError
 	if !errors.As(err, &exit) {
 		return 0, err
 	}
-	status := exit.ShellCode()
-	if n := relay.escalated(); n != 0 && exit.Signal == int(syscall.SIGKILL) {
-		status = 128 + n
-	}
-	if exit.Signal != 0 && status == 128+int(syscall.SIGINT) && inForeground() {
-		return statusInterrupted, nil
-	}
-	return status, nil
+	return relay.Status(exit.Status), nil
 }
 
 // loadSettings reads the settings that apply and names the files that decided,
@@ -160,6 +151,7 @@ func loadSettings(o *options, m *messages) (*config.Config, []string, error) {
 	if o.strict && len(unknown) > 0 {
 		return nil, nil, fmt.Errorf("reading settings from %s: %d unknown keys, and --strict-settings is given", path, len(unknown))
 	}
+	m.debugf("settings: %q", path)
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("locating the settings file %s: %w", path, err)
@@ -173,12 +165,14 @@ type settingsError struct {
 	named bool
 }
 
-func (e *settingsError) Error() string {
+func (e *settingsError) Error() string { return e.err.Error() + "\n" + e.lost() }
+
+func (e *settingsError) lost() string {
 	lost := "the rules of the settings file"
 	if e.named {
 		lost = "the rules that --settings asked for"
 	}
-	return e.err.Error() + "\nsrt does not fall back to its built-in defaults: they would drop " + lost
+	return "srt does not fall back to its built-in defaults: they would drop " + lost
 }
 
 func (e *settingsError) Unwrap() error { return e.err }

@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 		"fresh":      fresh,
 		"ticks":      ticks,
 		"debugged":   debugged,
+		"embed":      embed,
 	})
 }
 

@@ -174,12 +174,13 @@ func Exceeded(key string, value fmt.Stringer) Violation {
 // StartError says why a sandbox could not be set up. The command did not run.
 type StartError struct {
 	// Stage is the layer that failed: "namespaces", "mount", "network",
-	// "privileges", "guard", "limits", "publish", "changed" or "start"; "bubblewrap" is bwrap itself.
+	// "privileges", "guard", "limits", "publish", "streams", "changed" or "start";
+	// "bubblewrap" is bwrap itself.
 	Stage string
 	// Text is what failed, Cause why as far as this machine tells, Cure what a
 	// person can do about it.
 	Text, Cause, Cure string
-	Err               error
+	Err               error `json:"-"`
 }
 
 func (e *StartError) Error() string {

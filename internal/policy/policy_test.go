@@ -113,6 +113,35 @@ func (tr *tree) warned(p *Policy, entry string) bool {
 	return slices.ContainsFunc(p.Warnings, func(w Warning) bool { return w.Entry == entry })
 }
 
+// What people write for "and everything beneath" means it in the lists of what may
+// be written.
+func TestWholeTrees(t *testing.T) {
+	tr := newTree(t)
+	tr.dirs("w/a/b", "w/c", "w/x*y")
+	tr.files("w/a/b/f", "w/a.txt")
+	for entry, want := range map[string]string{
+		"**": "ok ok", "**/*": "ok ok", "./**/*": "ok ok", "a/**/*": "ok EROFS", "a/**": "ok EROFS",
+		"a**/*": "EROFS EROFS", "a/*": "EROFS EROFS", "*": "EROFS EROFS", "a/**/f": "EROFS EROFS",
+	} {
+		tr.cfg.Filesystem.AllowWrite, tr.cfg.Filesystem.DenyWrite = entries(entry), nil
+		p := tr.resolve()
+		inA, inC, _ := strings.Cut(want, " ")
+		tr.expect(p, "create w/a/b/n "+inA, "create w/c/n "+inC)
+		if got := tr.warned(p, entry); got != (inA != "ok") {
+			t.Errorf("%q: warned %v", entry, got)
+		}
+		if got := len(PatternWarnings(tr.cfg)) > 0; got != (inA != "ok") {
+			t.Errorf("%q: pattern warning %v", entry, got)
+		}
+	}
+	for _, entry := range []string{"**", "a/**/*"} {
+		tr.cfg.Filesystem.AllowWrite, tr.cfg.Filesystem.DenyWrite = entries("."), entries(entry)
+		tr.expect(tr.resolve(), "create w/a/n EROFS", "write w/a/b/f EROFS")
+	}
+	tr.cfg.Filesystem.AllowWrite, tr.cfg.Filesystem.DenyWrite = []config.PathEntry{{Path: "**", Literal: true}, {Path: "a/**/*", Literal: true}}, nil
+	tr.expect(tr.resolve(), "create w/c/n EROFS", "create w/a/b/n EROFS")
+}
+
 func TestWriteRoots(t *testing.T) {
 	tr := newTree(t)
 	tr.dirs("w/a", "o", "w/[x] d", "w/real")

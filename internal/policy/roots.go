@@ -27,6 +27,7 @@ type rootCandidate struct {
 func (r *resolver) writeRoots() error {
 	var all []rootCandidate
 	for _, it := range items("filesystem.allowWrite", "", r.in.Config.Filesystem.AllowWrite) {
+		it.PathEntry = wholeTree(it.PathEntry)
 		found, err := r.rootCandidates(it, configured)
 		if err != nil {
 			return err

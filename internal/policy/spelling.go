@@ -64,6 +64,23 @@ func cutSubtree(s string) (string, bool) {
 	return cut, ok
 }
 
+// wholeTree turns the other ways to spell "and everything beneath" that people use
+// into "/**": in lists of what may be written, where a pattern would have no
+// effect, or none on what appears later. A list of what may be read does know
+// patterns.
+func wholeTree(e config.PathEntry) config.PathEntry {
+	if e.Literal {
+		return e
+	}
+	if cut, ok := strings.CutSuffix(e.Path, "**/*"); ok && (cut == "" || strings.HasSuffix(cut, "/")) {
+		e.Path = cut + "**"
+	}
+	if e.Path == "**" {
+		e.Path = "./**"
+	}
+	return e
+}
+
 // anchor splits a spelling into the directory that it starts from and the rest.
 // A home directory that is unknown makes "~" mean nothing rather than the root.
 func (r *resolver) anchor(s string) (start, rest string, ok bool) {
@@ -178,7 +195,7 @@ func PatternWarnings(c *config.Config) []string {
 	}
 	var all []string
 	for _, e := range slices.Concat(c.Filesystem.AllowWrite, c.Filesystem.DenyWrite) {
-		if s, _ := cutSubtree(e.Path); !e.Literal && glob.HasMeta(s) {
+		if s, _ := cutSubtree(wholeTree(e).Path); !e.Literal && glob.HasMeta(s) {
 			all = append(all, e.Path)
 		}
 	}

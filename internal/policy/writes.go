@@ -18,6 +18,7 @@ type denial struct {
 // writeDenies records denyWrite and the files that decide about later runs.
 func (r *resolver) writeDenies() error {
 	for _, it := range items("filesystem.denyWrite", "remove ENTRY from filesystem.denyWrite", r.in.Config.Filesystem.DenyWrite) {
+		it.PathEntry = wholeTree(it.PathEntry)
 		readings, err := r.readings(it, false)
 		if err != nil {
 			return err

@@ -34,6 +34,19 @@ func TestSanitize(t *testing.T) {
 	}
 }
 
+func TestEscape(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain <x> 日本\u00a0": "plain <x> 日本\u00a0",
+		"a\x1b[31m\nb\xff":   `a\x1b[31m\x0ab\xff`,
+		"\u202e\U000e0041":   `\u202e\U000e0041`,
+		"\ufffd":             "\ufffd",
+	} {
+		if got := Escape(in); got != want {
+			t.Errorf("Escape(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
 func FuzzSanitize(f *testing.F) {
 	f.Add("a\x1b<\u202e>\n")
 	f.Add("\u00a0<\x00>\u2003x\xf0\x9f")

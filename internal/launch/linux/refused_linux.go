@@ -63,14 +63,25 @@ func (p *process) explain(body string) {
 	}
 	v := launch.Violation{Operation: strings.TrimSuffix(operation, " from"), Path: name, Target: name, Rule: d.Rule.String(), Cure: d.Rule.Cure, PID: pid, Process: f[3]}
 	if d.Rule == (policy.Rule{}) {
-		v.Rule, v.Cure = outsideRoots(name)
+		v.Rule, v.Cure = outsideRoots(operation, name, p.request.Home)
 	}
 	p.request.Violation(v)
 }
 
 // outsideRoots is what refuses a change that no entry of the settings is about.
-func outsideRoots(name string) (rule, cure string) {
-	return "filesystem.allowWrite", fmt.Sprintf("add %q to filesystem.allowWrite", path.Dir(name))
+func outsideRoots(operation, name, home string) (rule, cure string) {
+	return "filesystem.allowWrite", fmt.Sprintf("add %q to filesystem.allowWrite", wanted(operation, name, home))
+}
+
+// wanted is the entry that would allow an operation: the directory, because more
+// is often to come there, unless it holds much that has nothing to do with it.
+func wanted(operation, name, home string) string {
+	dir := path.Dir(name)
+	broad := dir == "/" || path.Dir(dir) == "/" || dir == home || inside.Beneath(dir, home)
+	if broad && (operation == "open" || operation == "mkdir") {
+		return name
+	}
+	return dir
 }
 
 // explainRead reports an open of a hidden place. What the caller could not read

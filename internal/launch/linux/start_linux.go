@@ -363,7 +363,7 @@ func (p *process) event(kind inside.MessageKind, body []byte, fds []int) {
 	case inside.MessageViolation:
 		if v, ok := parseViolation(string(body)); ok && p.firstRefusal(v.Operation, v.Path) {
 			if v.Rule == "" {
-				v.Rule, v.Cure = outsideRoots(v.Path)
+				v.Rule, v.Cure = outsideRoots(v.Operation, v.Path, p.request.Home)
 			}
 			p.request.Violation(v)
 		}

@@ -31,6 +31,9 @@ func (g *guard) open(c *call, dirfd int, path uint64, flags int, mode uint32) {
 	if e == errElsewhere {
 		return // another thread, or the kernel, answers
 	}
+	if e == unix.EROFS && g.rules == nil && o.blank() {
+		e = unix.EACCES
+	}
 	if e != 0 {
 		g.noted(c, "open", o.at, e)
 	}
@@ -85,6 +88,14 @@ func (o *opening) undo(fd int) {
 		made.Dev == there.Dev && made.Ino == there.Ino {
 		_ = unix.Unlinkat(o.at.dir, o.at.name, 0)
 	}
+}
+
+// blank reports whether the file at the location is the one that stands for files
+// which nobody may open, see makeBlank. That its mount is read-only is not what
+// keeps anybody out, but the kernel says so first to those who want it truncated.
+func (o *opening) blank() bool {
+	var st unix.Stat_t
+	return unix.Fstatat(o.at.dir, o.at.name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode == unix.S_IFREG && st.Size == 0
 }
 
 // mustCreate reports whether the open must not find anything. Alone, O_EXCL

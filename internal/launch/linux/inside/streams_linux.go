@@ -46,7 +46,7 @@ func inspectStreams() (streams, error) {
 		}
 		replace, err := s.inspect(flags)
 		if err != nil {
-			return nil, err
+			return nil, &stageError{stage: "streams", err: err}
 		}
 		if replace {
 			all = append(all, s)
@@ -106,7 +106,8 @@ func (all streams) confine() error {
 		if err == nil || s.harmless() {
 			continue
 		}
-		return fmt.Errorf("opening %s again inside the sandbox, so that the command can only read it: %s: %w; pass it through a pipe, as in: cat FILE | srt COMMAND", streamNames[s.fd], s.path, err)
+		err = fmt.Errorf("opening %s again inside the sandbox, so that the command can only read it: %s: %w; pass it through a pipe, as in: cat FILE | srt COMMAND", streamNames[s.fd], s.path, err)
+		return &stageError{stage: "streams", err: err}
 	}
 	return nil
 }

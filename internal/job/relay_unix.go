@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package job
 
 import (
 	"fmt"
@@ -12,43 +12,40 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	srt "github.com/srt-sandbox/srt"
 )
 
-// graceTime is how long a command may take to end after a signal that asks it to.
-const graceTime = 2 * time.Second
-
-// signalRelay passes the signals that srt receives on to the command. Before
-// there is a command they stop the start. srt stops when the command does: a
-// command may ignore or postpone SIGTSTP.
-type signalRelay struct {
+// Relay passes the signals that this process receives on to the command. Before
+// there is a command they stop the start. This process stops when the command
+// does: a command may ignore or postpone SIGTSTP.
+type Relay struct {
 	signals   chan os.Signal
 	interrupt func(error)
 
 	mu     sync.Mutex
-	cmd    *srt.Cmd
+	cmd    Command
 	asked  syscall.Signal // the signal that asked the command to end
 	killed bool
 }
 
-// newSignalRelay takes the signals over. What the caller ignores stays ignored.
-func newSignalRelay(interrupt func(error)) *signalRelay {
-	r := &signalRelay{signals: make(chan os.Signal, 16), interrupt: interrupt}
+// NewRelay takes the signals over and calls interrupt for one that ends the start.
+// What the caller ignores stays ignored.
+func NewRelay(interrupt func(error)) *Relay {
+	r := &Relay{signals: make(chan os.Signal, 16), interrupt: interrupt}
 	taken := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH}
 	if taken = slices.DeleteFunc(taken, signal.Ignored); len(taken) > 0 {
 		signal.Notify(r.signals, taken...)
 	}
-	// A reader of stderr that went away must not end srt before it cleaned up.
+	// A reader of stderr that went away must not end this process before it cleaned up.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	go r.loop()
 	return r
 }
 
-func (r *signalRelay) stop() { signal.Stop(r.signals) }
+// Stop leaves the signals to others.
+func (r *Relay) Stop() { signal.Stop(r.signals) }
 
-// attach names the command that gets the signals from now on.
-func (r *signalRelay) attach(cmd *srt.Cmd) {
+// Attach names the command that gets the signals from now on.
+func (r *Relay) Attach(cmd Command) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cmd = cmd
@@ -56,7 +53,7 @@ func (r *signalRelay) attach(cmd *srt.Cmd) {
 
 // escalated returns the number of the signal after which the command had to be
 // killed, or 0.
-func (r *signalRelay) escalated() int {
+func (r *Relay) escalated() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.killed {
@@ -65,13 +62,13 @@ func (r *signalRelay) escalated() int {
 	return 0
 }
 
-func (r *signalRelay) loop() {
+func (r *Relay) loop() {
 	for s := range r.signals {
 		r.handle(s.(syscall.Signal))
 	}
 }
 
-func (r *signalRelay) handle(s syscall.Signal) {
+func (r *Relay) handle(s syscall.Signal) {
 	r.mu.Lock()
 	cmd, again := r.cmd, r.asked != 0
 	ends := s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGHUP || s == unix.SIGQUIT
@@ -88,19 +85,19 @@ func (r *signalRelay) handle(s syscall.Signal) {
 	default:
 		_ = cmd.Signal(s)
 		if ends && s != unix.SIGINT {
-			time.AfterFunc(graceTime, func() { r.kill(cmd) })
+			time.AfterFunc(Grace, func() { r.kill(cmd) })
 		}
 	}
 }
 
-func (r *signalRelay) kill(cmd *srt.Cmd) {
+func (r *Relay) kill(cmd Command) {
 	r.mu.Lock()
 	r.killed = true
 	r.mu.Unlock()
 	_ = cmd.Kill()
 }
 
-// inForeground reports whether srt is in the foreground of a terminal.
+// inForeground reports whether this process is in the foreground of a terminal.
 func inForeground() bool {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {
@@ -111,9 +108,9 @@ func inForeground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// dieInterrupted ends this process by SIGINT, or returns the status to exit with
+// DieInterrupted ends this process by SIGINT, or returns the status to exit with
 // where that does not work.
-func dieInterrupted() int {
+func DieInterrupted() int {
 	signal.Reset(unix.SIGINT)
 	if !signal.Ignored(unix.SIGINT) && unix.Kill(unix.Getpid(), unix.SIGINT) == nil {
 		time.Sleep(time.Second) // the signal ends another thread first
