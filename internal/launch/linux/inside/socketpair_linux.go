@@ -37,8 +37,13 @@ func (g *guard) packetPair(c *call) unix.Errno {
 	if !hasRoom(c.pid, len(fds)) {
 		return unix.EMFILE
 	}
+	memory, e := g.callersMemory(c)
+	if e != 0 {
+		return e
+	}
+	defer unix.Close(memory)
 	numbers := [8]byte{}
-	if e := g.writeMemory(c, c.args[3], numbers[:]); e != 0 {
+	if e := writeAt(memory, c.args[3], numbers[:]); e != 0 {
 		return e
 	}
 	for i, fd := range fds {
@@ -48,7 +53,7 @@ func (g *guard) packetPair(c *call) unix.Errno {
 		}
 		binary.NativeEndian.PutUint32(numbers[4*i:], uint32(n))
 	}
-	return g.writeMemory(c, c.args[3], numbers[:])
+	return writeAt(memory, c.args[3], numbers[:])
 }
 
 // hasRoom reports whether more numbers below the limit of open files are free. Where
@@ -68,30 +73,38 @@ func hasRoom(pid, more int) bool {
 	return taken+uint64(more) <= limit.Cur
 }
 
-// writeMemory writes a result to where the caller wants it.
-func (g *guard) writeMemory(c *call, address uint64, data []byte) unix.Errno {
+// callersMemory opens the caller's memory for writing. The descriptor stays that
+// of the caller when its number becomes another process's, or a thread's of
+// srt-init.
+func (g *guard) callersMemory(c *call) (int, unix.Errno) {
+	name, fd := fmt.Sprintf("/proc/%d/mem", c.pid), -1
+	open := func() (err error) {
+		fd, err = unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		return err
+	}
+	err := open()
+	if err == unix.EACCES || err == unix.EPERM {
+		err = g.privileged(open)
+	}
+	if err != nil {
+		return -1, errnoOf(err)
+	}
 	if !g.listener.valid(c.id) {
-		return unix.EINTR // its number may be another process's by now
+		unix.Close(fd)
+		return -1, unix.EINTR
 	}
-	n, err := writeProcess(c.pid, address, data)
-	if err == unix.EPERM {
-		err = g.privileged(func() error {
-			var e error
-			n, e = writeProcess(c.pid, address, data)
-			return e
-		})
+	return fd, 0
+}
+
+func writeAt(memory int, address uint64, data []byte) unix.Errno {
+	if int64(address) < 0 {
+		return unix.EFAULT
 	}
-	if err == nil && n < len(data) {
+	n, err := unix.Pwrite(memory, data, int64(address))
+	if err == unix.EIO || err == nil && n < len(data) {
 		err = unix.EFAULT
 	}
 	return result(err)
-}
-
-func writeProcess(pid int, address uint64, data []byte) (int, error) {
-	local := []unix.Iovec{{Base: &data[0]}}
-	local[0].SetLen(len(data))
-	remote := []unix.RemoteIovec{{Base: uintptr(address), Len: len(data)}}
-	return unix.ProcessVMWritev(pid, local, remote, 0)
 }
 
 // serveSendTo serves sendto(2) with an address that may be that of a Unix socket.
