@@ -172,7 +172,8 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// cli 65, 66: lists of one command, and live updates.
+// cli 65, 66, network 53, 55: lists of one command, and live updates. A list is
+// that of one command, not of its text, and ends with it.
 func TestHosts(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -211,6 +212,9 @@ func TestHosts(t *testing.T) {
 	if out := get(sb, "127.0.0.1"); !strings.Contains(out, "reached") {
 		t.Errorf("%q", out)
 	}
+	if out := get(sb); !strings.Contains(out, "403 Forbidden") {
+		t.Errorf("the list of another command holds: %q", out)
+	}
 	bad := sb.Command(t.Context(), "true")
 	bad.AllowDomains = []string{"*.com"}
 	if err := bad.Start(); err == nil || !strings.Contains(err.Error(), "*.com") {
@@ -224,7 +228,7 @@ func TestHosts(t *testing.T) {
 	if out := get(sb); !strings.Contains(out, "reached") {
 		t.Errorf("after the update: %q", out)
 	}
-	cfg.Network.DeniedResolvedAddresses = []string{"nonsense"} // cli 64
+	cfg.Network.DeniedResolvedAddresses = []string{"nonsense"} // cli 64, network 72
 	if err := sb.Update(cfg); err == nil {
 		t.Error("a malformed update was accepted")
 	}

@@ -29,7 +29,7 @@ func curl(t *testing.T, sb *Sandbox, arguments ...string) string {
 	return string(out)
 }
 
-// network 106: the settings that concern requests reach the filter.
+// The settings that concern requests reach the filter.
 func TestRequestSettings(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Secret", "s")
@@ -139,9 +139,13 @@ func TestExternalProxies(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- external.Serve(ln) }()
 	defer func() { external.Close(); <-served }()
-	sb := newSandbox(t, func(c *config.Config) { c.Network.HTTPProxyPort = ln.Addr().(*net.TCPAddr).Port })
+	told := make(chan Access, 10)
+	sb := newSandbox(t, func(c *config.Config) { c.Network.HTTPProxyPort = ln.Addr().(*net.TCPAddr).Port }, WithAccess(func(a Access) { told <- a }))
 	if got := curl(t, sb, "http://off.test/x"); got != "external http://off.test/x" {
 		t.Errorf("%q", got)
+	}
+	if a := <-told; a.Protocol != "external" || a.Via != "external" || a.Address != ln.Addr().String() || a.Rule != "network.httpProxyPort" || a.Sent == 0 || a.Received == 0 || a.CommandID == "" {
+		t.Errorf("%+v", a)
 	}
 	if got := curl(t, sb, "-x", "socks5h://localhost:1080", "http://off.test/"); !strings.Contains(got, "(2)") {
 		t.Errorf("SOCKS is not srt's own: %q", got)

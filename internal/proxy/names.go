@@ -223,11 +223,7 @@ const (
 // explain says in one line why a name does not exist inside, and what would
 // allow it.
 func explain(d policy.HostDecision) string {
-	text := d.Reason
-	if d.Rule.Cure != "" {
-		text += "; to allow it: " + d.Rule.Cure
-	}
-	return violation.Truncate(phrase(text), maxExplanation)
+	return violation.Truncate(phrase(withCure(d.Reason, d.Rule)), maxExplanation)
 }
 
 // hasOptions reports whether the query, of which the question was read, ends

@@ -68,7 +68,7 @@ func TestParentSources(t *testing.T) {
 		"said once":                     {env: []string{"HTTP_PROXY", "socks4://u:secret@h:1"}, warned: "HTTP_PROXY: only http, https, socks5 and socks5h proxies can be used; srt connects directly"},
 		"socks":                         {env: []string{"HTTP_PROXY", "socks5://u:p@h", "HTTPS_PROXY", "SOCKS5H://[::1]:9"}, http: "h:1080", https: "[::1]:9"},
 		"socks without a name":          {cfg: &config.ParentProxy{HTTP: text("socks5://:p@h")}, fails: "network.parentProxy.http: a SOCKS proxy takes a user name of 1 to 255 bytes and a password of up to 255"},
-		"noProxy alone changes nothing": {cfg: &config.ParentProxy{NoProxy: text("a.test")}, env: []string{"HTTP_PROXY", "http://p:1"}, http: "p:1", https: "p:1"},
+		"noProxy alone changes nothing": {cfg: &config.ParentProxy{NoProxy: text("a.test")}, env: []string{"HTTP_PROXY", "http://p:1", "NO_PROXY", "env.test", "no_proxy", "env.test"}, http: "p:1", https: "p:1"},
 	} {
 		warned := ""
 		p, err := NewParent(c.cfg, env(c.env...), func(s string) { warned += s })
@@ -84,6 +84,9 @@ func TestParentSources(t *testing.T) {
 		}
 		if p != nil && p.https != nil {
 			https = p.https.address
+		}
+		if c.cfg != nil && c.cfg.NoProxy != nil && (!p.bypass.matches("x.a.test") || p.bypass.matches("env.test")) {
+			t.Errorf("%s: %+v", name, p.bypass)
 		}
 		if http != c.http || https != c.https || warned != c.warned || (p == nil) != (http == "" && https == "") {
 			t.Errorf("%s: %q %q, warned %q", name, http, https, warned)

@@ -160,22 +160,40 @@ func (v *service) end() {
 	v.open = nil
 }
 
-// ServeForward relays every connection of a listener to a proxy at a port of
-// this machine's loopback, which does all filtering itself. It ends like Serve.
-func (s *Session) ServeForward(ln net.Listener, port int) error {
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	return s.serve(ln, func(v *service, conn net.Conn) {
-		ctx, cancel := context.WithTimeout(v.ctx, s.waits.dial)
-		defer cancel()
-		upstream, err := s.o.Dial(ctx, address)
-		if err != nil {
-			s.o.Logger.Warn("the external proxy cannot be reached", "address", address, "error", err)
-			return
-		}
-		if !v.hold(upstream) {
-			return
-		}
-		defer v.release(upstream)
-		s.relay(conn, upstream, nil, nil)
-	})
+// External is a proxy at a port of this machine's loopback that does all
+// filtering itself.
+type External struct {
+	Port    int
+	Setting string // that names it
+}
+
+// ServeForward relays every connection of a listener to an external proxy. It
+// ends like Serve. What the command asks that proxy for is not looked at: Access
+// is told where the bytes went and how many.
+func (s *Session) ServeForward(ln net.Listener, to External, who Invocation) error {
+	return s.serve(ln, func(v *service, conn net.Conn) { v.forward(conn, to, who) })
+}
+
+func (v *service) forward(conn net.Conn, to External, who Invocation) {
+	const host = "127.0.0.1"
+	s := v.s
+	a := Access{
+		Time: time.Now(), Protocol: ProtocolExternal, Host: host, Port: to.Port, Via: ProtocolExternal, Allowed: true, Rule: to.Setting,
+		Command: who.Command, CommandID: who.ID,
+	}
+	defer func() { a.Duration = time.Since(a.Time); s.o.Access(a) }()
+	ctx, cancel := context.WithTimeout(v.ctx, s.waits.dial)
+	defer cancel()
+	var upstream net.Conn
+	if upstream, a.Err = s.o.Dial(ctx, net.JoinHostPort(host, strconv.Itoa(to.Port))); a.Err != nil {
+		s.o.Logger.Warn("the external proxy cannot be reached", "setting", to.Setting, "error", a.Err)
+		return
+	}
+	if !v.hold(upstream) {
+		a.Err = errClientLeft
+		return
+	}
+	defer v.release(upstream)
+	a.Address = upstream.RemoteAddr().String()
+	a.Sent, a.Received = s.relay(conn, upstream, nil, nil)
 }

@@ -64,7 +64,7 @@ func (c *client) serveSOCKS() {
 	}
 	host, port, err := c.socksRequest()
 	if err != nil {
-		c.socksRefuse(err)
+		c.socksRefuse(err, 0)
 		return
 	}
 	c.deadline(0)
@@ -72,7 +72,7 @@ func (c *client) serveSOCKS() {
 	switch {
 	case errors.Is(err, errClientLeft):
 	case err != nil:
-		c.socksRefuse(err)
+		c.socksRefuse(err, port)
 	default:
 		c.tunnel(up, string(socksReply(socksSucceeded)), early)
 	}
@@ -181,8 +181,10 @@ func (c *client) socksAddress(size int) (string, error) {
 	return a.String(), nil
 }
 
-// socksRefuse answers a request that is not served, where an answer exists.
-func (c *client) socksRefuse(err error) {
+// socksRefuse answers a request that is not served, where an answer exists. No
+// reply code tells a reason, so an SSH client, which shows none of them, reads it
+// in its own protocol.
+func (c *client) socksRefuse(err error, port int) {
 	var no *refusal
 	var code socksError
 	reply := byte(socksHostUnreachable)
@@ -191,6 +193,10 @@ func (c *client) socksRefuse(err error) {
 		return
 	case errors.As(err, &code):
 		reply = byte(code)
+	case errors.As(err, &no) && port == sshPort:
+		c.write(sshRefusal(withCure(no.reason, no.rule))...)
+		c.linger()
+		return
 	case errors.As(err, &no):
 		reply = socksRuleset
 	case isRefused(err):
