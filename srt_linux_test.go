@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 func TestMain(m *testing.M) {
@@ -175,22 +176,11 @@ func TestContext(t *testing.T) {
 // cli 65, 66, network 53, 55: lists of one command, and live updates. A list is
 // that of one command, not of its text, and ends with it.
 func TestHosts(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 4096))
-			_, _ = io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\nreached")
-			conn.Close()
-		}
-	}()
+	ln := testutil.Listen(t)
+	testutil.Serve(t, ln, func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 4096))
+		_, _ = io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\nreached")
+	})
 	address := ln.Addr().String()
 	get := func(sb *Sandbox, allow ...string) string {
 		t.Helper()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -166,7 +167,10 @@ func startTarget() (*contender, error) {
 
 // serveAs is this program in one of its roles. It ends with its standard input.
 func serveAs(role string, args []string) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	// Plain TCP, as the sockets of a sandbox are.
+	var listen net.ListenConfig
+	listen.SetMultipathTCP(false)
+	ln, err := listen.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err == nil {
 		fmt.Println(ln.Addr())
 		switch role {

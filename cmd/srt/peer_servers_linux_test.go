@@ -30,6 +30,8 @@ import (
 	"time"
 
 	"golang.org/x/net/websocket"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // peerWorld is what the programs find: a web server in the clear and one over
@@ -43,8 +45,8 @@ type peerWorld struct {
 func newPeerWorld(t *testing.T) *peerWorld {
 	t.Helper()
 	authority, certificate := peerCertificates(t)
-	clear, secure := listenLoopback(t), listenLoopback(t)
-	w := &peerWorld{web: "http://" + peerHost + ":" + portOf(clear), tls: "https://" + peerHost + ":" + portOf(secure), parent: upstreamProxy(t), authority: authority}
+	clear, secure := testutil.Listen(t), testutil.Listen(t)
+	w := &peerWorld{web: "http://" + peerHost + ":" + testutil.Port(clear), tls: "https://" + peerHost + ":" + testutil.Port(secure), parent: upstreamProxy(t), authority: authority}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/hello", func(out http.ResponseWriter, r *http.Request) { fmt.Fprintf(out, "hello over %s\n", r.Proto) })
 	mux.HandleFunc("/sum", func(out http.ResponseWriter, r *http.Request) {

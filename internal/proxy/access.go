@@ -84,6 +84,9 @@ func (t *attempt) failed(err error) { t.report(nil, err, 0, 0) }
 func (t *attempt) ended(up *leg, sent, received int64) { t.report(up, nil, sent, received) }
 
 func (t *attempt) report(up *leg, err error, sent, received int64) {
+	if t.s.o.Access == nil {
+		return
+	}
 	var no *refusal
 	a := Access{
 		Time: t.began, Duration: time.Since(t.began), Protocol: string(t.q.protocol), Host: t.d.Host, Port: t.q.port, Err: err,

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -86,6 +87,13 @@ func (c *client) dropBuffers() {
 	c.r, c.w = nil, nil
 }
 
+// holdsHead reports whether a whole head has come in: nothing has to be waited for.
+func (c *client) holdsHead() bool {
+	end := []byte("\r\n\r\n")
+	ahead, _ := c.r.Peek(c.r.Buffered())
+	return bytes.Contains(ahead, end) || bytes.Contains(c.in.held, end)
+}
+
 // takeBuffered returns what was read and not yet used.
 func (c *client) takeBuffered() []byte {
 	ahead, _ := c.r.Peek(c.r.Buffered())
@@ -100,9 +108,13 @@ func (c *client) takeBuffered() []byte {
 // arrived meanwhile, present whether the client is still there. A tunnel's
 // client that sends more than may wait counts as gone; that of a request has to
 // wait with the rest. What is over in a moment is not watched: most connections
-// are made sooner than anybody leaves.
-func (c *client) watch(tunnel bool) (ctx context.Context, stop func() (early []byte, present bool)) {
+// are made sooner than anybody leaves. ctx ends after limit unless that is 0.
+func (c *client) watch(tunnel bool, limit time.Duration) (ctx context.Context, stop func() (early []byte, present bool)) {
 	ctx, cancel := context.WithCancel(c.v.ctx)
+	if limit > 0 {
+		cancel()
+		ctx, cancel = context.WithTimeout(c.v.ctx, limit)
+	}
 	early := c.takeBuffered()
 	done := make(chan bool, 1)
 	begin := time.AfterFunc(c.s.waits.patience, func() {
@@ -118,8 +130,8 @@ func (c *client) watch(tunnel bool) (ctx context.Context, stop func() (early []b
 		if !begin.Stop() {
 			c.interrupt()
 			present = <-done
+			c.deadline(0)
 		}
-		c.deadline(0)
 		cancel()
 		return early, present
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"time"
 
 	"github.com/srt-sandbox/srt/internal/policy"
 )
@@ -41,24 +42,11 @@ func (c *client) tunnel(up *leg, success string, early []byte) {
 	sent, received = c.s.relay(c.conn, up.Conn, early, up.ahead)
 }
 
-// reach does what reachNow does on a stack of its own: it needs a deep one, which
-// the goroutine of a tunnel would keep for as long as the tunnel stands.
-func (c *client) reach(q wish) (up *leg, early []byte, err error) {
-	err = errClientLeft // should it panic
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.s.safely(func() { up, early, err = c.reachNow(q) })
-	}()
-	<-done
-	return up, early, err
-}
-
-// reachNow decides about a tunnel and opens it. What the lists refuse is answered
+// reach decides about a tunnel and opens it. What the lists refuse is answered
 // at once. Everything else takes time, in which the client is watched: early
 // are the bytes that it sent meanwhile, and when it leaves nothing is dialed. What
 // is not reached is reported here, the rest by tunnel.
-func (c *client) reachNow(q wish) (up *leg, early []byte, err error) {
+func (c *client) reach(q wish) (up *leg, early []byte, err error) {
 	q.lists = c.s.hosts.Load()
 	d := c.s.consult(q)
 	a := c.s.newAttempt(q, d)
@@ -77,7 +65,11 @@ func (c *client) reachNow(q wish) (up *leg, early []byte, err error) {
 		_, err = c.s.settle(c.v.ctx, q, &a.d)
 		return nil, nil, err
 	}
-	ctx, stop := c.watch(true)
+	limit := time.Duration(0) // a person may think for as long as it takes
+	if d.Verdict == policy.Allow {
+		limit = c.s.waits.dial
+	}
+	ctx, stop := c.watch(true, limit)
 	t, err := c.s.settle(ctx, q, &a.d)
 	if err == nil && c.s.o.RefuseOpaqueTunnels {
 		err = c.s.refuseOpaque(q, d)

@@ -49,8 +49,11 @@ func (l *leg) startTLS(ctx context.Context, c *tls.Config) (*leg, error) {
 // dial connects to an allowed destination by the first route that applies. A
 // route that fails is the answer; no other is tried.
 func (s *Session) dial(ctx context.Context, t target, q wish) (*leg, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.waits.dial)
-	defer cancel()
+	if _, limited := ctx.Deadline(); !limited {
+		limit, cancel := context.WithTimeout(ctx, s.waits.dial)
+		defer cancel()
+		ctx = limit
+	}
 	switch m := s.listsFor(q).mitm; {
 	case m.handles(t.host):
 		return m.dial(ctx, t)
@@ -124,6 +127,9 @@ func (s *Session) permitted(t target, addrs []netip.Addr) (good []netip.Addr, cl
 			continue
 		}
 		good = append(good, a.Unmap())
+	}
+	if policy.IsLocalhost(t.host) && slices.Contains(classes, policy.AddressDenyListed) {
+		good = nil // the addresses of this machine lead to the same servers
 	}
 	return good, classes
 }

@@ -40,9 +40,12 @@ func (d *Direct) wish(to netip.AddrPort) wish {
 	}
 	// A server on this machine may be listed by name. One that is meant under every
 	// address need not have the one that the program tried first.
-	if decision := d.s.consult(q); decision.Verdict != policy.Allow || decision.AnyLoopback {
-		if d.s.consult(withHost(q, "localhost")).Verdict == policy.Allow {
-			q.host = "localhost"
+	if decision := d.s.consult(q); decision.Verdict == policy.Allow && !decision.AnyLoopback {
+		return q
+	}
+	for _, name := range d.s.hosts.Load().LocalNames(q.port, d.who.AllowDomains) {
+		if d.s.consult(withHost(q, name)).Verdict == policy.Allow {
+			return withHost(q, name)
 		}
 	}
 	return q

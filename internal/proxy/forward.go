@@ -11,7 +11,9 @@ import (
 // serveHTTP answers requests until one of them ends the connection.
 func (c *client) serveHTTP() {
 	for {
-		c.deadline(c.s.waits.head)
+		if !c.holdsHead() {
+			c.deadline(c.s.waits.head)
+		}
 		h, err := readHead(c.r)
 		if err != nil {
 			c.refuseHead(err)
@@ -165,7 +167,7 @@ func (c *client) settleRequest(q wish, d *policy.HostDecision) (target, error) {
 	if d.Verdict != policy.Ask {
 		return c.s.settle(c.v.ctx, q, d)
 	}
-	ctx, stop := c.watch(false)
+	ctx, stop := c.watch(false, 0)
 	t, err := c.s.settle(ctx, q, d)
 	early, present := stop()
 	c.in.held = early

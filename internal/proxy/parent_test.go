@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 func env(pairs ...string) func(string) (string, bool) {
@@ -279,22 +280,11 @@ func TestTLSParent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-			if h, err := readHead(bufio.NewReader(conn)); err == nil {
-				fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n\r\ntunnel to %s", h.start[1])
-			}
-			conn.Close()
+	testutil.Serve(t, ln, func(conn net.Conn) {
+		if h, err := readHead(bufio.NewReader(conn)); err == nil {
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n\r\ntunnel to %s", h.start[1])
 		}
-	}()
-	defer func() { ln.Close(); <-served }()
+	})
 	parent := via(t, &config.ParentProxy{HTTPS: text("https://" + ln.Addr().String())}, env())
 	roots := x509.NewCertPool()
 	roots.AddCert(leaf)

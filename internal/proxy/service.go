@@ -181,7 +181,11 @@ func (v *service) forward(conn net.Conn, to External, who Invocation) {
 		Time: time.Now(), Protocol: ProtocolExternal, Host: host, Port: to.Port, Via: ProtocolExternal, Allowed: true, Rule: to.Setting,
 		Command: who.Command, CommandID: who.ID,
 	}
-	defer func() { a.Duration = time.Since(a.Time); s.o.Access(a) }()
+	defer func() {
+		if a.Duration = time.Since(a.Time); s.o.Access != nil {
+			s.o.Access(a)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(v.ctx, s.waits.dial)
 	defer cancel()
 	var upstream net.Conn

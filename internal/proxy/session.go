@@ -104,9 +104,6 @@ func New(hosts *policy.Hosts, o Options) *Session {
 	if o.Record == nil {
 		o.Record = func(violation.Event) {}
 	}
-	if o.Access == nil {
-		o.Access = func(Access) {}
-	}
 	if o.Warn == nil {
 		o.Warn = func(string) {}
 	}
@@ -119,9 +116,7 @@ func New(hosts *policy.Hosts, o Options) *Session {
 		}
 	}
 	if o.Dial == nil {
-		o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		}
+		o.Dial = dialTCP
 	}
 	if o.OwnAddresses == nil {
 		o.OwnAddresses = interfaceAddresses
@@ -177,6 +172,14 @@ func (s *Session) Close() error {
 	case <-time.After(s.waits.close):
 		return errors.New("closing the network filter: some connections did not end in time")
 	}
+}
+
+func dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	var d net.Dialer
+	if to, err := netip.ParseAddrPort(address); err == nil {
+		return d.DialTCP(ctx, "tcp", netip.AddrPort{}, to) // what was checked needs no resolver
+	}
+	return d.DialContext(ctx, "tcp", address)
 }
 
 func interfaceAddresses() []netip.Addr {
