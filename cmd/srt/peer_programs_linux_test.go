@@ -193,8 +193,7 @@ class C {
 // pipUsable tells why pip cannot be used.
 func pipUsable(int) string { return pythonHas("pip") }
 
-// grpcUsable tells why gRPC cannot be used. Modules that are no part of the system
-// are found by PYTHONPATH.
+// grpcUsable tells why gRPC cannot be used.
 func grpcUsable(int) string { return pythonHas("grpc") }
 
 // cargoUsable tells why a user cannot use cargo: it often belongs to one.
@@ -235,7 +234,7 @@ func rustupHome() string {
 // sandboxes find.
 func pythonHas(module string) string {
 	cmd := exec.Command("python3", "-c", "import "+module)
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "PYTHONPATH=" + os.Getenv("PYTHONPATH")}
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}
 	for _, dir := range []string{"/usr/local/bin", "/usr/bin", "/bin"} {
 		if path := dir + "/python3"; fileExists(path) {
 			cmd.Path, cmd.Err = path, nil
