@@ -43,24 +43,25 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 // serve tells SOCKS from HTTP by the first byte. The choice is final. Buffers
-// are taken only when a client says something.
-func (c *client) serve() {
+// are taken only when a client says something. The tunnel that the client got is
+// still to be served.
+func (c *client) serve() (tunnel func()) {
 	c.deadline(c.s.waits.firstByte)
 	first := make([]byte, 512)
 	n, err := c.conn.Read(first)
 	if n == 0 || err != nil && !errors.Is(err, io.EOF) {
-		return
+		return nil
 	}
 	c.in.held = first[:n]
 	c.r, c.w = c.s.reader(&c.in), c.s.writer(c.conn)
 	defer c.dropBuffers()
 	switch first[0] {
 	case 0x04: // SOCKS4 has no way to say why it is refused
+		return nil
 	case 0x05:
-		c.serveSOCKS()
-	default:
-		c.serveHTTP()
+		return c.serveSOCKS()
 	}
+	return c.serveHTTP()
 }
 
 // deadline bounds the next reads; zero lifts the bound.

@@ -9,37 +9,45 @@ import (
 )
 
 // connect serves one CONNECT request; the connection ends with it.
-func (c *client) connect(h *head) {
+func (c *client) connect(h *head) (tunnel func()) {
 	host, port, ok := splitAuthority(h.start[1], 0)
 	if !ok {
 		c.answer(answer{status: "400 Bad Request", close: true})
-		return
+		return nil
 	}
 	up, early, err := c.reach(wish{protocol: protocolConnect, host: host, port: port, who: c.who})
 	var no *refusal
 	switch {
+	case err == nil:
+		return c.tunnel(up, "HTTP/1.1 200 Connection Established\r\n\r\n", early)
 	case errors.Is(err, errClientLeft):
 	case errors.As(err, &no):
 		c.answer(refused(no, true))
-	case err != nil:
+	default:
 		a := badGateway(err)
 		a.close = true
 		c.answer(a)
-	default:
-		c.tunnel(up, "HTTP/1.1 200 Connection Established\r\n\r\n", early)
 	}
+	return nil
 }
 
-// tunnel tells the client that its tunnel stands, and copies.
-func (c *client) tunnel(up *leg, success string, early []byte) {
-	defer c.v.release(up.raw)
-	var sent, received int64
-	defer func() { up.attempt.ended(up, sent, received) }()
+// tunnel tells the client that its tunnel stands, and returns what copies.
+func (c *client) tunnel(up *leg, success string, early []byte) (copies func()) {
 	c.dropBuffers()
-	if _, err := io.WriteString(c.conn, success); err != nil {
-		return
+	s, v, conn := c.s, c.v, c.conn // and nothing else of the client, for as long as the tunnel stands
+	if _, err := io.WriteString(conn, success); err != nil {
+		v.release(up.raw)
+		up.attempt.ended(up, 0, 0)
+		return nil
 	}
-	sent, received = c.s.relay(c.conn, up.Conn, early, up.ahead)
+	return func() {
+		defer v.release(up.raw)
+		var sent, received int64
+		defer func() { up.attempt.ended(up, sent, received) }()
+		ahead := up.ahead
+		up.ahead = nil
+		sent, received = s.relay(conn, up.Conn, early, ahead)
+	}
 }
 
 // reach decides about a tunnel and opens it. What the lists refuse is answered

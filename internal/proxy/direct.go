@@ -90,7 +90,7 @@ func (d *Direct) Serve(ln net.Listener) error {
 	if !ok {
 		return fmt.Errorf("serving connections without a proxy: %v is no TCP address", ln.Addr())
 	}
-	return d.s.serve(ln, func(v *service, conn net.Conn) {
+	return d.s.serve(ln, func(v *service, conn net.Conn) func() {
 		c := newClient(v, conn, d.who)
 		c.r, c.w = d.s.reader(&c.in), d.s.writer(conn)
 		defer c.dropBuffers()
@@ -99,9 +99,9 @@ func (d *Direct) Serve(ln net.Listener) error {
 		up, early, err := c.reach(q)
 		if err != nil {
 			reset(conn)
-			return
+			return nil
 		}
-		c.tunnel(up, "", early)
+		return c.tunnel(up, "", early)
 	})
 }
 

@@ -8,8 +8,9 @@ import (
 	"github.com/srt-sandbox/srt/internal/policy"
 )
 
-// serveHTTP answers requests until one of them ends the connection.
-func (c *client) serveHTTP() {
+// serveHTTP answers requests until one of them ends the connection or makes it a
+// tunnel.
+func (c *client) serveHTTP() (tunnel func()) {
 	for {
 		if !c.holdsHead() {
 			c.deadline(c.s.waits.head)
@@ -17,41 +18,40 @@ func (c *client) serveHTTP() {
 		h, err := readHead(c.r)
 		if err != nil {
 			c.refuseHead(err)
-			return
+			return nil
 		}
 		c.deadline(0)
-		if !c.serveRequest(h) {
-			return
+		if goesOn, tunnel := c.serveRequest(h); !goesOn {
+			return tunnel
 		}
 		c.deadline(c.s.waits.keepAlive)
 		if _, err := c.r.Peek(1); err != nil {
-			return
+			return nil
 		}
 	}
 }
 
 // serveRequest reports whether the connection can take another request.
-func (c *client) serveRequest(h *head) bool {
+func (c *client) serveRequest(h *head) (goesOn bool, tunnel func()) {
 	b, err := checkRequest(c, h)
 	if err != nil {
 		c.answer(answer{status: "400 Bad Request", close: true})
-		return false
+		return false, nil
 	}
 	who, ok := c.authenticate(h)
 	connect := h.start[0] == "CONNECT"
 	switch {
 	case !ok && connect:
 		c.answer(answer{status: statusAuth, ask: true, close: true})
-		return false
+		return false, nil
 	case !ok:
-		return c.decline(h, b, answer{status: statusAuth, ask: true})
+		return c.decline(h, b, answer{status: statusAuth, ask: true}), nil
 	}
 	c.who = who
 	if connect {
-		c.connect(h)
-		return false
+		return false, c.connect(h)
 	}
-	return c.forward(h, b)
+	return c.forward(h, b), nil
 }
 
 func (c *client) refuseHead(err error) {

@@ -43,39 +43,39 @@ type socksError byte
 func (e socksError) Error() string { return "unsupported SOCKS request" }
 
 // serveSOCKS serves one SOCKS5 connection.
-func (c *client) serveSOCKS() {
+func (c *client) serveSOCKS() (tunnel func()) {
 	c.deadline(c.s.waits.socks)
 	method, err := c.socksGreeting()
 	if err != nil {
-		return
+		return nil
 	}
 	switch {
 	case method == methodNone:
 		c.write(0x05, methodNone)
 		c.linger()
-		return
+		return nil
 	case !c.write(0x05, method):
-		return
+		return nil
 	case method == methodPassword && !c.socksPassword():
-		return
+		return nil
 	case method == methodOpen && c.who.Token != "":
 		c.refuseStranger()
-		return
+		return nil
 	}
 	host, port, err := c.socksRequest()
 	if err != nil {
 		c.socksRefuse(err, 0)
-		return
+		return nil
 	}
 	c.deadline(0)
 	up, early, err := c.reach(wish{protocol: protocolSOCKS, host: host, port: port, who: c.who})
 	switch {
-	case errors.Is(err, errClientLeft):
-	case err != nil:
+	case err == nil:
+		return c.tunnel(up, string(socksReply(socksSucceeded)), early)
+	case !errors.Is(err, errClientLeft):
 		c.socksRefuse(err, port)
-	default:
-		c.tunnel(up, string(socksReply(socksSucceeded)), early)
 	}
+	return nil
 }
 
 // socksGreeting reads the client's methods and chooses one. On a listener that
