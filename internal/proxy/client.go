@@ -109,20 +109,20 @@ func (c *client) takeBuffered() []byte {
 // arrived meanwhile, present whether the client is still there. A tunnel's
 // client that sends more than may wait counts as gone; that of a request has to
 // wait with the rest. What is over in a moment is not watched: most connections
-// are made sooner than anybody leaves. ctx ends after limit unless that is 0.
+// are made sooner than anybody leaves, and nothing else is begun for them. ctx
+// ends after limit, too, unless that is 0; its cause is a DeadlineExceeded then.
 func (c *client) watch(tunnel bool, limit time.Duration) (ctx context.Context, stop func() (early []byte, present bool)) {
-	ctx, cancel := context.WithCancel(c.v.ctx)
-	if limit > 0 {
-		cancel()
-		ctx, cancel = context.WithTimeout(c.v.ctx, limit)
-	}
+	ctx, cancel := context.WithCancelCause(c.v.ctx)
 	early := c.takeBuffered()
 	done := make(chan bool, 1)
 	begin := time.AfterFunc(c.s.waits.patience, func() {
+		if limit > 0 {
+			defer time.AfterFunc(limit, func() { cancel(context.DeadlineExceeded) }).Stop()
+		}
 		var present bool
 		early, present = c.listen(early, tunnel)
 		if !present {
-			cancel()
+			cancel(errClientLeft)
 		}
 		done <- present
 	})
@@ -133,7 +133,7 @@ func (c *client) watch(tunnel bool, limit time.Duration) (ctx context.Context, s
 			present = <-done
 			c.deadline(0)
 		}
-		cancel()
+		cancel(nil)
 		return early, present
 	}
 }

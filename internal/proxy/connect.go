@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -75,7 +77,7 @@ func (c *client) reach(q wish) (up *leg, early []byte, err error) {
 	}
 	limit := time.Duration(0) // a person may think for as long as it takes
 	if d.Verdict == policy.Allow {
-		limit = c.s.waits.dial
+		limit, q.limited = c.s.waits.dial, true
 	}
 	ctx, stop := c.watch(true, limit)
 	t, err := c.s.settle(ctx, q, &a.d)
@@ -84,6 +86,9 @@ func (c *client) reach(q wish) (up *leg, early []byte, err error) {
 	}
 	if err == nil {
 		up, err = c.s.dial(ctx, t, q)
+	}
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		err = fmt.Errorf("connecting to %s: %w (%w)", t, context.DeadlineExceeded, err)
 	}
 	early, present := stop()
 	if up != nil && !c.v.hold(up.raw) {

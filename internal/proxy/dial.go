@@ -49,12 +49,13 @@ func (l *leg) startTLS(ctx context.Context, c *tls.Config) (*leg, error) {
 // dial connects to an allowed destination by the first route that applies. A
 // route that fails is the answer; no other is tried.
 func (s *Session) dial(ctx context.Context, t target, q wish) (*leg, error) {
-	if _, limited := ctx.Deadline(); !limited {
-		limit, cancel := context.WithTimeout(ctx, s.waits.dial)
-		defer cancel()
-		ctx = limit
+	m := s.listsFor(q).mitm
+	if !m.handles(t.host) && !s.o.Parent.tunnels(t.host) && q.limited {
+		return s.dialDirect(ctx, t, q)
 	}
-	switch m := s.listsFor(q).mitm; {
+	ctx, cancel := context.WithTimeout(ctx, s.waits.dial)
+	defer cancel()
+	switch {
 	case m.handles(t.host):
 		return m.dial(ctx, t)
 	case s.o.Parent.tunnels(t.host):
