@@ -16,7 +16,8 @@ type Access = proxy.Access
 // WithAccess calls fn for each decision about a destination: at once for a
 // refusal, and when the connection has ended for the others. fn must be safe for
 // concurrent use and return soon; connections end after it only. What external
-// proxies (network.httpProxyPort, network.socksProxyPort) decide is not seen.
+// proxies (network.httpProxyPort, network.socksProxyPort) decide is not seen: of
+// connections to them it is told where they went, and how many bytes they moved.
 func WithAccess(fn func(Access)) Option {
 	return func(o *options) { o.access = append(o.access, fn) }
 }

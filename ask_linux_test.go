@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // connectScript asks the proxy for a tunnel to each argument and prints the
@@ -26,23 +27,9 @@ done`
 
 // loopbackServer says "outside" to whoever connects, and returns its port.
 func loopbackServer(t *testing.T) string {
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(conn, "outside")
-			conn.Close()
-		}
-	}()
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	return port
+	ln := testutil.Listen(t)
+	testutil.Serve(t, ln, func(conn net.Conn) { _, _ = io.WriteString(conn, "outside") })
+	return testutil.Port(ln)
 }
 
 func connects(t *testing.T, cmd *Cmd) string {

@@ -9,6 +9,8 @@ import (
 )
 
 // cli 43, network 131, 133, 134: every variable that tools know the proxy by.
+// network 16, 20, 132: there are no user names and no tokens in them, because the
+// listeners are the command's own.
 func TestEnvironment(t *testing.T) {
 	env := environment([]string{"PATH=/bin", "HTTP_PROXY=http://caller:1", "SRT_ALLOW_NESTED_USERNS=1", "FOO=secret", "JAVA_TOOL_OPTIONS=-Dx=y", "BASH_FUNC_f%%=() { :; }"},
 		&config.Config{Credentials: &config.Credentials{EnvVars: []config.CredentialEnv{{Name: "FOO", Mode: "deny"}, {Name: "HTTP_PROXY", Mode: "deny"}}}}, "/t", "/opt/my srt")

@@ -53,17 +53,17 @@ func (s *Sandbox) addViolation(v Violation) {
 // serveOn attaches one listener of a sandbox to the filter, or to the external
 // proxy that the settings name for its port.
 func (s *Sandbox) serveOn(ln net.Listener, cfg *config.Config, who proxy.Invocation) error {
-	external := 0
+	var external proxy.External
 	if a, ok := ln.Addr().(*net.TCPAddr); ok {
 		switch a.Port {
 		case httpPort:
-			external = cfg.Network.HTTPProxyPort
+			external = proxy.External{Port: cfg.Network.HTTPProxyPort, Setting: "network.httpProxyPort"}
 		case socksPort:
-			external = cfg.Network.SOCKSProxyPort
+			external = proxy.External{Port: cfg.Network.SOCKSProxyPort, Setting: "network.socksProxyPort"}
 		}
 	}
-	if external != 0 {
-		return s.filter.ServeForward(ln, external)
+	if external.Port != 0 {
+		return s.filter.ServeForward(ln, external, who)
 	}
 	return s.filter.Serve(ln, who)
 }

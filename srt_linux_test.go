@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 func TestMain(m *testing.M) {
@@ -172,24 +173,14 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// cli 65, 66: lists of one command, and live updates.
+// cli 65, 66, network 53, 55: lists of one command, and live updates. A list is
+// that of one command, not of its text, and ends with it.
 func TestHosts(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 4096))
-			_, _ = io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\nreached")
-			conn.Close()
-		}
-	}()
+	ln := testutil.Listen(t)
+	testutil.Serve(t, ln, func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 4096))
+		_, _ = io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\nreached")
+	})
 	address := ln.Addr().String()
 	get := func(sb *Sandbox, allow ...string) string {
 		t.Helper()
@@ -211,6 +202,9 @@ func TestHosts(t *testing.T) {
 	if out := get(sb, "127.0.0.1"); !strings.Contains(out, "reached") {
 		t.Errorf("%q", out)
 	}
+	if out := get(sb); !strings.Contains(out, "403 Forbidden") {
+		t.Errorf("the list of another command holds: %q", out)
+	}
 	bad := sb.Command(t.Context(), "true")
 	bad.AllowDomains = []string{"*.com"}
 	if err := bad.Start(); err == nil || !strings.Contains(err.Error(), "*.com") {
@@ -224,7 +218,7 @@ func TestHosts(t *testing.T) {
 	if out := get(sb); !strings.Contains(out, "reached") {
 		t.Errorf("after the update: %q", out)
 	}
-	cfg.Network.DeniedResolvedAddresses = []string{"nonsense"} // cli 64
+	cfg.Network.DeniedResolvedAddresses = []string{"nonsense"} // cli 64, network 72
 	if err := sb.Update(cfg); err == nil {
 		t.Error("a malformed update was accepted")
 	}

@@ -11,10 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // curl runs it in the sandbox and returns what it printed.
@@ -29,7 +29,7 @@ func curl(t *testing.T, sb *Sandbox, arguments ...string) string {
 	return string(out)
 }
 
-// network 106: the settings that concern requests reach the filter.
+// The settings that concern requests reach the filter.
 func TestRequestSettings(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Secret", "s")
@@ -70,22 +70,11 @@ func socketProxy(t *testing.T) (path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			wait.Go(func() {
-				defer conn.Close()
-				if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
-					fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nintercepted %s %s", r.Method, r.URL)
-				}
-			})
+	testutil.Serve(t, ln, func(conn net.Conn) {
+		if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nintercepted %s %s", r.Method, r.URL)
 		}
 	})
-	t.Cleanup(func() { ln.Close(); wait.Wait() })
 	return path
 }
 
@@ -126,10 +115,7 @@ func TestMITMProxy(t *testing.T) {
 // network 133, 134: what an external proxy serves goes there as it is, and the
 // other port is still srt's own filter.
 func TestExternalProxies(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := testutil.Listen(t)
 	external := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Proxy-Authorization") != "" {
 			t.Error("credentials for an external proxy")
@@ -139,9 +125,13 @@ func TestExternalProxies(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- external.Serve(ln) }()
 	defer func() { external.Close(); <-served }()
-	sb := newSandbox(t, func(c *config.Config) { c.Network.HTTPProxyPort = ln.Addr().(*net.TCPAddr).Port })
+	told := make(chan Access, 10)
+	sb := newSandbox(t, func(c *config.Config) { c.Network.HTTPProxyPort = ln.Addr().(*net.TCPAddr).Port }, WithAccess(func(a Access) { told <- a }))
 	if got := curl(t, sb, "http://off.test/x"); got != "external http://off.test/x" {
 		t.Errorf("%q", got)
+	}
+	if a := <-told; a.Protocol != "external" || a.Via != "external" || a.Address != ln.Addr().String() || a.Rule != "network.httpProxyPort" || a.Sent == 0 || a.Received == 0 || a.CommandID == "" {
+		t.Errorf("%+v", a)
 	}
 	if got := curl(t, sb, "-x", "socks5h://localhost:1080", "http://off.test/"); !strings.Contains(got, "(2)") {
 		t.Errorf("SOCKS is not srt's own: %q", got)
@@ -159,21 +149,8 @@ func TestExternalProxies(t *testing.T) {
 // socksServer lets everybody in and answers in the place of every server.
 func socksServer(t *testing.T) (port int) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			wait.Go(func() { defer conn.Close(); serveSOCKSOnce(conn) })
-		}
-	})
-	t.Cleanup(func() { ln.Close(); wait.Wait() })
+	ln := testutil.Listen(t)
+	testutil.Serve(t, ln, serveSOCKSOnce)
 	return ln.Addr().(*net.TCPAddr).Port
 }
 

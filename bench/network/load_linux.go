@@ -207,11 +207,40 @@ func resident(pid int) int {
 			total, _ = strconv.Atoi(f[1])
 		}
 	}
-	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	for _, f := range strings.Fields(string(children)) {
+	for _, child := range children(pid) {
+		total += resident(child)
+	}
+	return total
+}
+
+func children(pid int) []int {
+	var all []int
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	for _, f := range strings.Fields(string(text)) {
 		if child, err := strconv.Atoi(f); err == nil {
-			total += resident(child)
+			all = append(all, child)
 		}
+	}
+	return all
+}
+
+// processorTime is what a process and its children have used, those that ended
+// included.
+func processorTime(pid int) time.Duration {
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on every system of Linux
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// What follows the name, see proc_pid_stat(5): the state is field 3.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	total := time.Duration(0)
+	for _, f := range fields[14-3 : 18-3] { // utime, stime, cutime, cstime
+		n, _ := strconv.Atoi(f)
+		total += time.Duration(n) * tick
+	}
+	for _, child := range children(pid) {
+		total += processorTime(child)
 	}
 	return total
 }

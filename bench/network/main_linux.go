@@ -1,23 +1,25 @@
 // Command network measures the network filter side by side with a plain TCP
 // relay and with other proxies that are installed:
 //
-//	go run ./bench/network
+//	go run ./bench/network [-rounds N] [-only REGEXP]
 //
 // Everything runs on this machine's loopback. Each contender is a process of its
 // own; the rounds are interleaved, so that a busy moment of the machine hits all
-// of them, and medians are printed.
+// of them, and medians are printed. Of all columns the processor time that a
+// connection costs depends least on what else the machine does.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"time"
 )
 
 // What one round does.
 const (
-	rounds      = 5
 	bulkBytes   = 512 << 20 // through one tunnel
 	shortTime   = time.Second
 	shortAtOnce = 8
@@ -25,17 +27,24 @@ const (
 )
 
 func main() {
-	if len(os.Args) > 1 {
-		serveAs(os.Args[1], os.Args[2:])
+	if len(os.Args) > 2 && os.Args[1] == "as" {
+		serveAs(os.Args[2], os.Args[3:])
 		return
 	}
-	if err := measure(); err != nil {
+	rounds := flag.Int("rounds", 5, "how often each contender is measured")
+	only := flag.String("only", "", "measure only those whose names match this `regexp`")
+	flag.Parse()
+	names, err := regexp.Compile(*only)
+	if err == nil {
+		err = measure(*rounds, names)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "network:", err)
 		os.Exit(1)
 	}
 }
 
-func measure() error {
+func measure(rounds int, only *regexp.Regexp) error {
 	dir, err := os.MkdirTemp("", "srt-bench")
 	if err != nil {
 		return err
@@ -50,7 +59,7 @@ func measure() error {
 		return err
 	}
 	defer target.stop()
-	all := contenders(target.addr)
+	all := slices.DeleteFunc(contenders(target.addr), func(c *contender) bool { return !only.MatchString(c.name) })
 	defer func() {
 		for _, c := range all {
 			c.stop()
@@ -69,7 +78,7 @@ func measure() error {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
-	report(all)
+	report(all, rounds)
 	return nil
 }
 
@@ -80,31 +89,44 @@ func (c *contender) round(target string) error {
 		return fmt.Errorf("moving bytes: %w", err)
 	}
 	c.speeds = append(c.speeds, speed)
+	before := processorTime(c.pid())
 	rate, waits, err := c.short(target)
 	if err != nil {
 		return fmt.Errorf("short connections: %w", err)
 	}
+	if spent := processorTime(c.pid()) - before; c.process != nil {
+		c.costs = append(c.costs, micros(spent)/float64(len(waits)))
+	}
 	c.rates = append(c.rates, rate)
-	c.waits = append(c.waits, waits...)
+	slices.Sort(waits)
+	c.p50s = append(c.p50s, micros(waits[len(waits)/2]))
+	c.p99s = append(c.p99s, micros(waits[len(waits)*99/100]))
 	return nil
 }
 
-func report(all []*contender) {
-	fmt.Printf("%d rounds, interleaved: one tunnel of %d MiB; short connections for %v, %d at once; %d idle tunnels\n",
+func report(all []*contender, rounds int) {
+	fmt.Printf("%d rounds, interleaved, medians. One tunnel of %d MiB; short connections for %v, %d at once: how many a second, how long half and\n"+
+		"99 of 100 of them took, the processor time of the contender for each; memory of each of %d idle tunnels.\n",
 		rounds, bulkBytes>>20, shortTime, shortAtOnce, idleTunnels)
-	fmt.Printf("%-24s %8s %9s %9s %9s %12s\n", "", "MiB/s", "conns/s", "p50", "p99", "KiB/tunnel")
+	fmt.Printf("%-24s %8s %9s %9s %9s %9s %11s\n", "", "MiB/s", "conns/s", "p50", "p99", "CPU", "KiB/tunnel")
 	for _, c := range all {
-		slices.Sort(c.waits)
-		idle := "-"
-		if c.idle > 0 {
-			idle = fmt.Sprintf("%.1f", c.idle)
-		}
-		fmt.Printf("%-24s %8.0f %9.0f %7.0fµs %7.0fµs %12s\n", c.name, median(c.speeds), median(c.rates),
-			micros(c.waits[len(c.waits)/2]), micros(c.waits[len(c.waits)*99/100]), idle)
+		fmt.Printf("%-24s %8.0f %9.0f %7.0fµs %7.0fµs %9s %11s\n", c.name, median(c.speeds), median(c.rates),
+			median(c.p50s), median(c.p99s), known(median(c.costs), "%.0fµs"), known(c.idle, "%.1f"))
 	}
 }
 
+// known leaves a cell empty for what has no value.
+func known(v float64, format string) string {
+	if v == 0 {
+		return "-"
+	}
+	return fmt.Sprintf(format, v)
+}
+
 func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
 	slices.Sort(v)
 	return v[len(v)/2]
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/srt-sandbox/srt/config"
 )
 
 // logTarget is where the access log goes: a descriptor that the caller opened, a
@@ -49,16 +51,13 @@ func (l *logTarget) claim(controlFD int) (err error) {
 	return nil
 }
 
-// open returns nil where nothing is logged.
-func (l *logTarget) open() (*os.File, error) {
+// open returns nil where nothing is logged. The settings say where commands can
+// have put something in the way.
+func (l *logTarget) open(cfg *config.Config) (*os.File, error) {
 	if l.fd != 0 || l.path == "" {
 		return l.file, nil
 	}
-	path, err := filepath.Abs(l.path)
-	if err != nil {
-		return nil, fmt.Errorf("opening the access log %s: %w", l.path, err)
-	}
-	f, err := openLogFile(path)
+	f, err := l.openFile(cfg)
 	var pathErr *os.PathError
 	if errors.As(err, &pathErr) {
 		err = pathErr.Err
@@ -67,4 +66,20 @@ func (l *logTarget) open() (*os.File, error) {
 		return nil, fmt.Errorf("opening the access log %s: %w", l.path, err)
 	}
 	return f, nil
+}
+
+func (l *logTarget) openFile(cfg *config.Config) (*os.File, error) {
+	// The shell may know the working directory by a link, which nobody planted.
+	dir, err := os.Getwd()
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	path := l.path
+	if !filepath.IsAbs(path) {
+		path = dir + string(filepath.Separator) + path // ".." follows links, as it does in the kernel
+	}
+	return openLogFile(path, dir, cfg)
 }

@@ -3,12 +3,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/policy"
 )
 
 func claimDescriptor(fd int) (*os.File, error) {
@@ -35,10 +39,19 @@ func claimDescriptor(fd int) (*os.File, error) {
 }
 
 // openLogFile opens a file for appending. What an earlier command may have put in
-// its place, a link, a device, somebody else's file, is refused.
-func openLogFile(path string) (*os.File, error) {
-	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
-	f, err := os.OpenFile(path, flags, 0o600)
+// its place or on the way to it, a link, a device, somebody else's file, is refused.
+// dir is the working directory.
+func openLogFile(path, dir string, cfg *config.Config) (*os.File, error) {
+	home, err := config.Home(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	in := policy.Input{Config: cfg, Cwd: dir, Home: home, UID: os.Geteuid(), FS: policy.OSFS()}
+	if path, err = policy.RealPath(context.Background(), in, path); err != nil {
+		return nil, err
+	}
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	f, err := openWithoutLinks(path, flags, 0o600)
 	switch {
 	case errors.Is(err, unix.ELOOP):
 		return nil, errors.New("it is a symbolic link; name the file itself")

@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"os"
+
+	"github.com/srt-sandbox/srt/config"
 )
 
 func claimDescriptor(int) (*os.File, error) {
 	return nil, errors.New("descriptors cannot be passed on this system; name a file")
 }
 
-func openLogFile(path string) (*os.File, error) {
+func openLogFile(path, _ string, _ *config.Config) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 }

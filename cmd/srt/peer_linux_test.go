@@ -18,6 +18,7 @@ import (
 	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
 	"github.com/srt-sandbox/srt/internal/policy"
 	"github.com/srt-sandbox/srt/internal/proxy"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // The tests of this file run programs that people use, as they are, against
@@ -159,7 +160,7 @@ func upstreamProxy(t *testing.T) (address string) {
 		}
 		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 	}})
-	ln := listenLoopback(t)
+	ln := testutil.Listen(t)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln, proxy.Invocation{Token: "secret"}) }()
 	t.Cleanup(func() {
@@ -171,21 +172,6 @@ func upstreamProxy(t *testing.T) (address string) {
 		}
 	})
 	return ln.Addr().String()
-}
-
-func listenLoopback(t *testing.T) net.Listener {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ln
-}
-
-// portOf is the port that a listener got.
-func portOf(ln net.Listener) string {
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	return port
 }
 
 // eventually waits for what another process does.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/net/proxy"
 )
@@ -72,7 +73,20 @@ func peerPrograms() []peer {
 			for from in $WEB $TLS; do rm -rf Cargo.lock home; printf '[source.crates-io]\nreplace-with = "x"\n[source.x]\nregistry = "sparse+'$from'/cargo/"\n[http]\ncainfo = "ca.pem"\n' > .cargo/config.toml
 			CARGO_HOME=$PWD/home cargo fetch >&2 && cat home/registry/src/*/peercrate-1.0.0/src/lib.rs; done`,
 			want: []string{"// peercrate works\n// peercrate works\n"}},
-		{name: "HTTP/2 stream", script: `$PEER stream $TLS ca.pem`, want: []string{"re: one, re: two, grpc-status 0, HTTP/2.0"}},
+		{name: "HTTP/2 stream", script: `$PEER stream $TLS ca.pem; $PEER stream $WEB ca.pem`, want: []string{"re: one, re: two, grpc-status 0, HTTP/2.0\nre: one, re: two, grpc-status 0, HTTP/2.0\n"}},
+		{name: "gRPC", slow: true, needs: []string{"python3"}, check: grpcUsable, script: `cat > g.py <<'X'` + grpcClient + "\nX\npython3 g.py", want: []string{"gRPC hello\ngRPC TLS hello\n"}},
+		{name: "variables", only: "proxies", script: `env | grep -i '_proxy\|^CLOUDSDK\|^GIT_SSH\|^JAVA_TOOL\|^SANDBOX\|^GIT_CONFIG_P' | sed "s|ProxyCommand=.*|ProxyCommand=SRT|" | LC_ALL=C sort`, want: []string{peerVariables}}, // network 131
+		{name: "Gradle and other JVMs", only: "proxies", slow: true, needs: []string{"java", "javac"}, script: `cat > S.java <<'X'` + selectorClient + `
+X
+			java -XX:TieredStopAtLevel=1 S.java; java -Dhttps.proxyHost=other -XX:TieredStopAtLevel=1 S.java`, // network 139
+			want: []string{"http localhost:3128\nhttps localhost:3128\n127.0.0.1 direct\n10.0.0.1 localhost:3128\nhttp localhost:3128\nhttps other:3128\n"}},
+		{name: "docker", needs: []string{"docker"}, script: `
+			export DOCKER_CONFIG=$PWD; docker -H tcp://$PLAIN/docker version --format '{{.Server.Version}}'`,
+			want: []string{"26.0.0-peer\n"}},
+		{name: "gcloud", slow: true, needs: []string{"gcloud"}, script: `
+			export CLOUDSDK_CONFIG=$PWD/gc CLOUDSDK_CORE_DISABLE_PROMPTS=1 CLOUDSDK_AUTH_DISABLE_CREDENTIALS=true CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER=$WEB/gcloud/
+			gcloud projects list --format='value(projectId)'`,
+			want: []string{"peer-project\n"}},
 		{name: "SOCKS library", only: "proxies", script: `$PEER socks $WEB`, want: []string{"hello over HTTP/1.1"}},
 	}
 }
@@ -81,6 +95,50 @@ const pythonClient = `
 import os, ssl, urllib.request
 print("urllib", urllib.request.urlopen(os.environ["WEB"] + "/hello").read().decode())
 print("urllib TLS", urllib.request.urlopen(os.environ["TLS"] + "/hello", context=ssl.create_default_context(cafile="ca.pem")).read().decode())`
+
+const grpcClient = `
+import os, grpc
+def say(channel): return channel.unary_unary("/peer.Echo/Say")(b"hello", timeout=20).decode()
+print("gRPC", say(grpc.insecure_channel(os.environ["WEB"].split("//")[1])))
+print("gRPC TLS", say(grpc.secure_channel(os.environ["TLS"].split("//")[1], grpc.ssl_channel_credentials(open("ca.pem", "rb").read()))))`
+
+// peerVariables are all that programs are told by.
+const peerVariables = `ALL_PROXY=http://localhost:3128
+CLOUDSDK_PROXY_ADDRESS=localhost
+CLOUDSDK_PROXY_PORT=3128
+CLOUDSDK_PROXY_TYPE=http
+DOCKER_HTTPS_PROXY=http://localhost:3128
+DOCKER_HTTP_PROXY=http://localhost:3128
+FTP_PROXY=socks5h://localhost:1080
+GIT_SSH_COMMAND=ssh -o ControlMaster=no -o ControlPath=none -o ProxyCommand=SRT
+GRPC_PROXY=http://localhost:3128
+HTTPS_PROXY=http://localhost:3128
+HTTP_PROXY=http://localhost:3128
+JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=localhost -Dhttp.proxyPort=3128 -Dhttps.proxyHost=localhost -Dhttps.proxyPort=3128 -Dhttp.nonProxyHosts=localhost|127.*|[::1]
+NO_PROXY=localhost,127.0.0.1,::1
+RSYNC_PROXY=localhost:1080
+SANDBOX_RUNTIME=1
+all_proxy=http://localhost:3128
+ftp_proxy=socks5h://localhost:1080
+grpc_proxy=http://localhost:3128
+http_proxy=http://localhost:3128
+https_proxy=http://localhost:3128
+no_proxy=localhost,127.0.0.1,::1
+`
+
+// selectorClient asks the JVM what Gradle, sbt and most Java libraries ask it.
+const selectorClient = `
+import java.net.*;
+class S {
+  static void ask(String name, String uri) {
+    Proxy p = ProxySelector.getDefault().select(URI.create(uri)).get(0);
+    InetSocketAddress a = (InetSocketAddress) p.address();
+    System.out.println(name + " " + (a == null ? "direct" : a.getHostString() + ":" + a.getPort()));
+  }
+  public static void main(String[] args) {
+    ask("http", "http://repo.example/"); ask("https", "https://repo.example/"); ask("127.0.0.1", "http://127.0.0.1/"); ask("10.0.0.1", "http://10.0.0.1/");
+  }
+}`
 
 const nodeClient = `
 import http from 'http'; import http2 from 'http2';
@@ -134,6 +192,9 @@ class C {
 
 // pipUsable tells why pip cannot be used.
 func pipUsable(int) string { return pythonHas("pip") }
+
+// grpcUsable tells why gRPC cannot be used.
+func grpcUsable(int) string { return pythonHas("grpc") }
 
 // cargoUsable tells why a user cannot use cargo: it often belongs to one.
 func cargoUsable(uid int) string {
@@ -216,7 +277,13 @@ func streamClient(base, authority string) error {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(text)
-	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+	if strings.HasPrefix(base, "http:") {
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetUnencryptedHTTP2(true)
+		transport.Proxy, transport.DialContext = nil, dialTunnel
+	}
+	client := &http.Client{Transport: transport}
 	pr, pw := io.Pipe()
 	req, err := http.NewRequest(http.MethodPost, base+"/talk", pr)
 	if err != nil {
@@ -241,6 +308,25 @@ func streamClient(base, authority string) error {
 	rest, err := io.ReadAll(r)
 	fmt.Printf("%s%s%sgrpc-status %s, %s\n", first, second, rest, res.Trailer.Get("Grpc-Status"), res.Proto)
 	return err
+}
+
+// dialTunnel connects as gRPC does: by CONNECT, whatever is spoken in the tunnel.
+func dialTunnel(ctx context.Context, network, address string) (net.Conn, error) {
+	at := os.Getenv("HTTPS_PROXY")
+	if at == "" {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(at, "http://"))
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", address, address)
+	r := bufio.NewReader(conn)
+	res, err := http.ReadResponse(r, &http.Request{Method: http.MethodConnect})
+	if err == nil && (res.StatusCode != http.StatusOK || r.Buffered() > 0) { // the client of HTTP/2 speaks first
+		err = fmt.Errorf("the proxy answered %s", res.Status)
+	}
+	return conn, err
 }
 
 // socksClient uses a library for SOCKS, as database drivers do.

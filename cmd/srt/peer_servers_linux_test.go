@@ -30,6 +30,8 @@ import (
 	"time"
 
 	"golang.org/x/net/websocket"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // peerWorld is what the programs find: a web server in the clear and one over
@@ -43,8 +45,8 @@ type peerWorld struct {
 func newPeerWorld(t *testing.T) *peerWorld {
 	t.Helper()
 	authority, certificate := peerCertificates(t)
-	clear, secure := listenLoopback(t), listenLoopback(t)
-	w := &peerWorld{web: "http://" + peerHost + ":" + portOf(clear), tls: "https://" + peerHost + ":" + portOf(secure), parent: upstreamProxy(t), authority: authority}
+	clear, secure := testutil.Listen(t), testutil.Listen(t)
+	w := &peerWorld{web: "http://" + peerHost + ":" + testutil.Port(clear), tls: "https://" + peerHost + ":" + testutil.Port(secure), parent: upstreamProxy(t), authority: authority}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/hello", func(out http.ResponseWriter, r *http.Request) { fmt.Fprintf(out, "hello over %s\n", r.Proto) })
 	mux.HandleFunc("/sum", func(out http.ResponseWriter, r *http.Request) {
@@ -52,6 +54,12 @@ func newPeerWorld(t *testing.T) *peerWorld {
 		fmt.Fprintf(out, "%d bytes, %v\n", n, err)
 	})
 	mux.HandleFunc("/talk", talk)
+	mux.HandleFunc("/peer.Echo/Say", echoMessage)
+	mux.HandleFunc("/docker/", dockerDaemon)
+	mux.HandleFunc("/gcloud/v1/projects", func(out http.ResponseWriter, _ *http.Request) {
+		out.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(out, `{"projects":[{"projectId":"peer-project","lifecycleState":"ACTIVE"}]}`)
+	})
 	mux.Handle("/ws", websocket.Handler(func(c *websocket.Conn) { _, _ = io.Copy(c, c) }))
 	mux.Handle("/git/", gitServer(t))
 	mux.Handle("/npm/", npmRegistry(w.web))
@@ -61,7 +69,10 @@ func newPeerWorld(t *testing.T) *peerWorld {
 	mux.HandleFunc("/maven/example/parent/1/parent-1.pom", func(out http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(out, `<project><modelVersion>4.0.0</modelVersion><groupId>example</groupId><artifactId>parent</artifactId><version>1</version><packaging>pom</packaging></project>`)
 	})
-	servers := []*http.Server{{Handler: mux}, {Handler: mux, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}}}
+	inClear := new(http.Protocols)
+	inClear.SetHTTP1(true)
+	inClear.SetUnencryptedHTTP2(true)
+	servers := []*http.Server{{Handler: mux, Protocols: inClear}, {Handler: mux, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}}}
 	done := make(chan error, len(servers))
 	go func() { done <- servers[0].Serve(clear) }()
 	go func() { done <- servers[1].ServeTLS(secure, "", "") }()
@@ -122,6 +133,27 @@ func talk(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Grpc-Status", "0")
+}
+
+// echoMessage answers a gRPC call with its own message.
+func echoMessage(w http.ResponseWriter, r *http.Request) {
+	message, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Trailer", "Grpc-Status")
+	w.Header().Set("Content-Type", "application/grpc")
+	_, _ = w.Write(message)
+	w.Header().Set("Grpc-Status", "0")
+}
+
+// dockerDaemon says its version.
+func dockerDaemon(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Api-Version", "1.41")
+	if strings.HasSuffix(r.URL.Path, "/version") {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"Version":"26.0.0-peer","ApiVersion":"1.41","MinAPIVersion":"1.24"}`)
+	}
 }
 
 // gitServer serves one repository by git's own protocol, for reading and writing.

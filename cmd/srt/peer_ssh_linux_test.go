@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // sshServer is a private sshd for one account, with a repository in its directory.
@@ -35,8 +37,8 @@ func newSSHServer(t *testing.T, uid int) *sshServer {
 	if !fileExists(daemon) {
 		t.Skip("sshd is not installed")
 	}
-	ln := listenLoopback(t)
-	s := &sshServer{dir: openTempDir(t), port: portOf(ln), account: account.Username}
+	ln := testutil.Listen(t)
+	s := &sshServer{dir: openTempDir(t), port: testutil.Port(ln), account: account.Username}
 	ln.Close()
 	makeRepository(t, s.dir)
 	script := fmt.Sprintf(`ssh-keygen -q -t ed25519 -N '' -f host && ssh-keygen -q -t ed25519 -N '' -f key && cp key.pub authorized &&

@@ -65,7 +65,7 @@ func newSandbox(ctx context.Context, o *options, m *messages, prepared *srt.Prep
 	if err != nil {
 		return nil, nil, err
 	}
-	log, err := o.log.open()
+	log, err := o.log.open(cfg)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // serve is the script command "serve [PORT]": it answers everybody who connects
@@ -41,7 +43,7 @@ func serve() {
 // flood is the script command "flood KIND COUNT": it does one thing very often.
 func flood() {
 	count, _ := strconv.Atoi(os.Args[2])
-	done := map[string]func(int) int{"tunnels": tunnels, "standing": standing, "silence": silence, "refusals": refusals, "files": files, "hosts": hosts, "storm": storm}[os.Args[1]](count)
+	done := map[string]func(int) int{"tunnels": tunnels, "threads": threads, "standing": standing, "silence": silence, "refusals": refusals, "files": files, "hosts": hosts, "storm": storm}[os.Args[1]](count)
 	fmt.Println(done)
 }
 
@@ -104,6 +106,25 @@ func standing(count int) int {
 		})
 	}
 	answered.Wait()
+	return int(good.Load())
+}
+
+// threads connects from as many threads at once, each of which waits in connect(2).
+func threads(count int) int {
+	var good atomic.Int32
+	var ready, wait sync.WaitGroup
+	ready.Add(count)
+	for range count {
+		wait.Go(func() {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			ready.Done()
+			ready.Wait()
+			if err == nil && unix.Connect(fd, &unix.SockaddrInet4{Port: 3128, Addr: [4]byte{127, 0, 0, 1}}) == nil {
+				good.Add(1)
+			}
+		})
+	}
+	wait.Wait()
 	return int(good.Load())
 }
 
@@ -177,6 +198,7 @@ func TestFloods(t *testing.T) {
 		count int
 	}{
 		{"tunnels", 500}, // linux 122
+		{"threads", 500}, // network 142
 		{"standing", 5000},
 		{"silence", 2000},
 		{"refusals", 20_000},

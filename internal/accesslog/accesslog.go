@@ -215,6 +215,8 @@ func newRecord(a proxy.Access) record {
 		Sent: a.Sent, Received: a.Received, Duration: math.Round(a.Duration.Seconds()*1e6) / 1e6,
 	}
 	switch {
+	case a.Protocol == proxy.ProtocolExternal:
+		r.Verdict = "unfiltered" // its proxy decides, and tells nobody here
 	case a.Allowed:
 		r.Verdict = "allow"
 	case r.Error != "": // nobody was left to decide for

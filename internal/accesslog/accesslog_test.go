@@ -56,12 +56,16 @@ func TestLine(t *testing.T) {
 	l.Add(e)
 	e.Allowed, e.Reason, e.Setting, e.Err = true, "", "", errors.New("dialing http://user:secret@proxy failed")
 	l.Add(e)
+	e = entry()
+	e.Protocol, e.Host, e.Port, e.Address, e.Via, e.Rule = proxy.ProtocolExternal, "127.0.0.1", 8080, "127.0.0.1:8080", proxy.ProtocolExternal, "network.httpProxyPort"
+	l.Add(e)
 	l.Close()
 	l.Close()
 	l.Add(entry()) // too late, and no harm
 	want := `{"time":"2026-01-02T03:04:05.006Z","invocation":"ID","frontend":"connect","host":"a.test","port":443,"address":"192.0.2.1:443","verdict":"allow","rule":"network.allowedDomains[0] \"a.test\"","sent":12,"received":34,"duration":1.5}
 {"time":"2026-01-02T03:04:05.006Z","invocation":"ID","frontend":"dns","host":"a.test","verdict":"deny","rule":"network.allowedDomains[0] \"a.test\"","reason":"off [2Jthe list","setting":"add \"b.test\"","sent":12,"received":34,"duration":1.5}
 {"time":"2026-01-02T03:04:05.006Z","invocation":"ID","frontend":"dns","host":"a.test","verdict":"allow","rule":"network.allowedDomains[0] \"a.test\"","error":"failed","sent":12,"received":34,"duration":1.5}
+{"time":"2026-01-02T03:04:05.006Z","invocation":"ID","frontend":"external","host":"127.0.0.1","port":8080,"address":"127.0.0.1:8080","via":"external","verdict":"unfiltered","rule":"network.httpProxyPort","sent":12,"received":34,"duration":1.5}
 `
 	if out.String() != want {
 		t.Errorf("%s", out.String())

@@ -1,8 +1,8 @@
 package hostname
 
 import (
+	"iter"
 	"net/netip"
-	"slices"
 	"strings"
 )
 
@@ -15,8 +15,9 @@ type Set struct {
 	all       index // "*" entries, by the empty name
 }
 
-// index finds the entries for a host.
-type index map[string]*places
+// index finds the entries for a host. Its values are in the map itself, so that a
+// long list costs the garbage collector little.
+type index map[string]places
 
 // places holds the lowest list index of the entries for one host.
 type places struct {
@@ -25,30 +26,28 @@ type places struct {
 }
 
 func (x index) add(p Pattern, i int) {
-	at := x[p.host]
-	if at == nil {
-		at = &places{everyPort: -1}
-		x[p.host] = at
+	at, known := x[p.host]
+	if !known {
+		at.everyPort = -1
 	}
-	if p.port == 0 {
-		if at.everyPort < 0 {
-			at.everyPort = i
+	_, taken := at.byPort[p.port]
+	switch {
+	case p.port == 0 && at.everyPort < 0:
+		at.everyPort = i
+	case p.port != 0 && !taken:
+		if at.byPort == nil {
+			at.byPort = map[int]int{}
 		}
-		return
-	}
-	if at.byPort == nil {
-		at.byPort = map[int]int{}
-	}
-	if _, taken := at.byPort[p.port]; !taken {
 		at.byPort[p.port] = i
 	}
+	x[p.host] = at
 }
 
 // lowest returns the lower of best and the index of an entry for this host and
 // port; best is negative when there is none yet.
 func (x index) lowest(best int, host string, port int) int {
-	at := x[host]
-	if at == nil {
+	at, known := x[host]
+	if !known {
 		return best
 	}
 	if at.everyPort >= 0 && (best < 0 || at.everyPort < best) {
@@ -101,8 +100,9 @@ func (s *Set) MatchAnyPort(host string) (int, bool) {
 		return 0, false
 	}
 	best := -1
-	consider := func(p *places) {
-		if p == nil {
+	consider := func(x index, host string) {
+		p, known := x[host]
+		if !known {
 			return
 		}
 		if p.everyPort >= 0 && (best < 0 || p.everyPort < best) {
@@ -114,30 +114,32 @@ func (s *Set) MatchAnyPort(host string) (int, bool) {
 			}
 		}
 	}
-	consider(s.all[""])
-	consider(s.exact[host])
+	consider(s.all, "")
+	consider(s.exact, host)
 	if len(s.wildcards) > 0 && !isAddress(host) {
 		rest := host
 		for more := true; more; {
 			if _, rest, more = strings.Cut(rest, "."); more {
-				consider(s.wildcards[rest])
+				consider(s.wildcards, rest)
 			}
 		}
 	}
 	return max(best, 0), best >= 0
 }
 
-// PortsOf returns the ports of the entries that name exactly this host.
-func (s *Set) PortsOf(host string) []int {
-	var ports []int
-	if s == nil || s.exact[host] == nil {
-		return nil
+// Exact yields the host and the port, 0 for every port, of each entry that names
+// exactly one host.
+func (s *Set) Exact() iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		if s == nil {
+			return
+		}
+		for _, p := range s.patterns {
+			if p.kind == exact && !yield(p.host, p.port) {
+				return
+			}
+		}
 	}
-	for port := range s.exact[host].byPort {
-		ports = append(ports, port)
-	}
-	slices.Sort(ports)
-	return ports
 }
 
 // Pattern returns the pattern at an index.

@@ -37,6 +37,9 @@ type Hosts struct {
 	strict      bool
 	ranges      []netip.Prefix
 	loopback    map[int]int // ports of network.allowHostPorts, with their places there
+	// local are the names and addresses of this machine that the allow list has with
+	// a port, by port.
+	local map[int][]string
 }
 
 // NewHosts builds the host lists of a configuration. The error names the
@@ -52,6 +55,7 @@ func NewHosts(cfg *config.Config) (*Hosts, error) {
 		return nil, err
 	}
 	h := &Hosts{allow: allow, deny: deny, reasons: maps.Clone(n.DeniedDomainReasons), strict: n.StrictAllowlist}
+	h.local = localHosts(allow)
 	h.loopback = make(map[int]int, len(n.AllowHostPorts))
 	for i, port := range n.AllowHostPorts {
 		if _, known := h.loopback[port]; !known {
@@ -184,26 +188,40 @@ func (h *Hosts) DecideName(host string, perCommand *hostname.Set) HostDecision {
 }
 
 // LoopbackPorts returns the ports of this machine's loopback that the allow list,
-// or that of a command, names as localhost or as an address, and those of
-// network.allowHostPorts.
+// or that of a command, names as localhost, as a name below it or as an address, and
+// those of network.allowHostPorts.
 func (h *Hosts) LoopbackPorts(perCommand *hostname.Set) []int {
 	if h == nil {
 		return nil
 	}
-	lists := []*hostname.Set{h.allow}
+	ports := slices.AppendSeq(slices.Collect(maps.Keys(h.local)), maps.Keys(h.loopback))
 	if !h.strict {
-		lists = append(lists, perCommand)
+		ports = slices.AppendSeq(ports, maps.Keys(localHosts(perCommand)))
 	}
-	var ports []int
-	for _, list := range lists {
-		ports = append(ports, list.PortsOf("localhost")...)
-		for _, address := range loopbackAddresses {
-			ports = append(ports, list.PortsOf(address)...)
-		}
-	}
-	ports = slices.AppendSeq(ports, maps.Keys(h.loopback))
 	slices.Sort(ports)
 	return slices.Compact(ports)
+}
+
+// LocalNames returns the names of this machine that a list may allow on a port: who
+// connects to a loopback address may mean any of them, since resolvers answer for
+// them all.
+func (h *Hosts) LocalNames(port int, perCommand *hostname.Set) []string {
+	names := []string{"localhost"}
+	if h != nil {
+		names = slices.Concat(names, h.local[port], localHosts(perCommand)[port])
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !IsLocalhost(name) })
+}
+
+// localHosts finds the entries of a list that are this machine and have a port.
+func localHosts(list *hostname.Set) map[int][]string {
+	found := map[int][]string{}
+	for host, port := range list.Exact() {
+		if port > 0 && isLoopback(host) {
+			found[port] = append(found[port], host)
+		}
+	}
+	return found
 }
 
 // Denied looks a canonical host up in the deny list alone, and says which entry

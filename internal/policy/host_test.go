@@ -111,17 +111,23 @@ func TestDecideHostRules(t *testing.T) {
 
 // network 38, 39, 40, 36
 func TestDecideHostPatterns(t *testing.T) {
-	h := hosts(t, []string{"[2001:DB8:0::1]:8443", "*.3.example", "both.example", "port.example:443"}, []string{"both.example"}, nil)
+	h := hosts(t, []string{"[2001:DB8:0::1]:8443", "*.3.example", "both.example", "port.example:443", "any.example"}, []string{"both.example"}, nil)
 	for _, c := range []struct {
 		host string
 		port int
 		want Verdict
 	}{
 		{"[2001:db8::1]", 8443, Allow}, {"2001:db8::1", 443, Ask}, {"1.2.3.4", 1, Ask}, {"x.y.3.example", 1, Allow}, {"both.example", 1, Deny},
-		{"port.example", 22, Ask}, {"port.example", 443, Allow},
+		{"port.example", 22, Ask}, {"port.example", 443, Allow}, {"any.example", 22, Allow},
 	} {
 		if d := h.Decide(c.host, c.port, nil); d.Verdict != c.want {
 			t.Errorf("%s:%d: %+v", c.host, c.port, d)
+		}
+	}
+	all := hosts(t, []string{"any.example", "127.0.0.1"}, []string{"*"}, nil) // network 37
+	for _, host := range []string{"any.example", "127.0.0.1", "::1"} {
+		if d := all.Decide(host, 443, nil); d.Verdict != Deny || d.Reason != ReasonDenied {
+			t.Errorf("%s: %+v", host, d)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -60,15 +61,8 @@ func builtIn(name string) Rule { return Rule{Setting: builtInSetting, Entry: nam
 // Resolve turns settings into a policy for one working directory. The error is
 // an [*Error] for an entry that cannot be enforced.
 func Resolve(ctx context.Context, in Input) (*Policy, error) {
-	timeout := in.ScanTimeout
-	if timeout == 0 {
-		timeout = defaultScanTimeout
-	}
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	r, cancel := newResolver(ctx, in)
 	defer cancel()
-	r := &resolver{ctx: bounded, timeout: timeout, in: in, fs: newCachedFS(in.FS), nodes: map[string]*mark{},
-		links: map[string]bool{}, repositories: map[checkout]bool{}, configs: map[checkout]bool{}, out: &Policy{fs: in.FS}}
-	r.in.Home, r.in.Cwd, r.in.Private = r.realDir(in.Home), r.realDir(in.Cwd), r.realDir(in.Private)
 	r.maskFiles()
 	if in.Config.Filesystem.Disabled {
 		return r.disabled()
@@ -79,7 +73,7 @@ func Resolve(ctx context.Context, in Input) (*Policy, error) {
 	for _, step := range steps {
 		err := step()
 		if err == nil {
-			err = r.stopped(bounded.Err())
+			err = r.stopped(r.ctx.Err())
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -89,6 +83,16 @@ func Resolve(ctx context.Context, in Input) (*Policy, error) {
 		}
 	}
 	return r.finish(), nil
+}
+
+// newResolver bounds every look at the file system by the returned function's end.
+func newResolver(ctx context.Context, in Input) (*resolver, context.CancelFunc) {
+	timeout := cmp.Or(in.ScanTimeout, defaultScanTimeout)
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	r := &resolver{ctx: bounded, timeout: timeout, in: in, fs: newCachedFS(in.FS), nodes: map[string]*mark{},
+		links: map[string]bool{}, repositories: map[checkout]bool{}, configs: map[checkout]bool{}, out: &Policy{fs: in.FS}}
+	r.in.Home, r.in.Cwd, r.in.Private = r.realDir(in.Home), r.realDir(in.Cwd), r.realDir(in.Private)
+	return r, cancel
 }
 
 // realDir resolves the links on the way to a directory that the caller, and no

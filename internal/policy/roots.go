@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"context"
+	"fmt"
 	"slices"
 
 	"github.com/srt-sandbox/srt/config"
@@ -25,26 +27,9 @@ type rootCandidate struct {
 // writeRoots records the allowWrite entries that take effect. An entry that
 // leads through a link does only where no command can have planted the link.
 func (r *resolver) writeRoots() error {
-	var all []rootCandidate
-	for _, it := range items("filesystem.allowWrite", "", r.in.Config.Filesystem.AllowWrite) {
-		it.PathEntry = wholeTree(it.PathEntry)
-		found, err := r.rootCandidates(it, configured)
-		if err != nil {
-			return err
-		}
-		all = append(all, found...)
-	}
-	for _, p := range r.in.ExtraWrite {
-		found, err := r.rootCandidates(item{PathEntry: literal(p), rule: builtIn("temporary directory")}, addedBySrt)
-		if err != nil {
-			return err
-		}
-		all = append(all, found...)
-	}
-	all = append(all, r.conveniences()...)
-	tops := make([]string, 0, len(all))
-	for _, c := range all {
-		tops = append(tops, c.l.path)
+	all, tops, err := r.allRootCandidates()
+	if err != nil {
+		return err
 	}
 	for _, c := range all {
 		if bad := r.untrusted(c.l.links, tops); bad != "" {
@@ -56,6 +41,54 @@ func (r *resolver) writeRoots() error {
 		r.addRoot(c)
 	}
 	return nil
+}
+
+// allRootCandidates returns what may become write roots, and where they are.
+func (r *resolver) allRootCandidates() (all []rootCandidate, tops []string, err error) {
+	for _, it := range items("filesystem.allowWrite", "", r.in.Config.Filesystem.AllowWrite) {
+		it.PathEntry = wholeTree(it.PathEntry)
+		found, err := r.rootCandidates(it, configured)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, found...)
+	}
+	for _, p := range r.in.ExtraWrite {
+		found, err := r.rootCandidates(item{PathEntry: literal(p), rule: builtIn("temporary directory")}, addedBySrt)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, found...)
+	}
+	all = append(all, r.conveniences()...)
+	for _, c := range all {
+		tops = append(tops, c.l.path)
+	}
+	return all, tops, nil
+}
+
+// RealPath returns where a file is that srt is about to write for the user, without
+// the links on the way to it. One that a command of this user could have planted
+// there is an error: whoever plants it chooses where srt writes. The last name is
+// left as it is; it may be missing.
+func RealPath(ctx context.Context, in Input, name string) (string, error) {
+	r, cancel := newResolver(ctx, in)
+	defer cancel()
+	_, tops, err := r.allRootCandidates()
+	if err != nil {
+		return "", err
+	}
+	l, err := r.land(name, false)
+	if err != nil {
+		return "", err
+	}
+	if in.Config.Filesystem.Disabled {
+		tops = []string{"/"}
+	}
+	if bad := r.untrusted(l.links, tops); bad != "" {
+		return "", fmt.Errorf("%s is a symbolic link that a command could have planted; name its target instead", bad)
+	}
+	return l.path, nil
 }
 
 func literal(p string) config.PathEntry { return config.PathEntry{Path: p, Literal: true} }

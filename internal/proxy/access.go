@@ -11,6 +11,10 @@ import (
 	"github.com/srt-sandbox/srt/internal/violation"
 )
 
+// ProtocolExternal is the Protocol of connections about which srt decides
+// nothing: all that is known of them is the proxy that they went to.
+const ProtocolExternal = "external"
+
 // Access is one decision about a destination and what became of it. It holds
 // neither URLs nor headers nor credentials.
 type Access struct {
@@ -18,13 +22,14 @@ type Access struct {
 	Time     time.Time
 	Duration time.Duration
 	// Protocol is how the client asked: "connect", "http", "socks", "transparent"
-	// without a proxy, or "dns" for the lookup of a name, which has no port.
+	// without a proxy, "dns" for the lookup of a name, which has no port, or
+	// "external" for a connection that an external proxy serves and decides about.
 	Protocol string
 	// Host is canonical, or what the client wrote where that is no host.
 	Host string
 	Port int
 	// Address is the one that was dialed, Via the kind of proxy that it belongs
-	// to: "parent", "mitm", or empty for the destination itself.
+	// to: "parent", "mitm", "external", or empty for the destination itself.
 	Address, Via string
 	// Allowed says that the policy lets the command reach the destination. Rule
 	// is what decided, Reason and Setting why not and what would allow it.
@@ -79,6 +84,9 @@ func (t *attempt) failed(err error) { t.report(nil, err, 0, 0) }
 func (t *attempt) ended(up *leg, sent, received int64) { t.report(up, nil, sent, received) }
 
 func (t *attempt) report(up *leg, err error, sent, received int64) {
+	if t.s.o.Access == nil {
+		return
+	}
 	var no *refusal
 	a := Access{
 		Time: t.began, Duration: time.Since(t.began), Protocol: string(t.q.protocol), Host: t.d.Host, Port: t.q.port, Err: err,

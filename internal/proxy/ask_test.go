@@ -159,6 +159,10 @@ func TestAsk(t *testing.T) {
 				return AskDecision{Allow: true}, errors.New("no terminal")
 			case q.Host == "long.invalid":
 				return AskDecision{Reason: strings.Repeat("x", 499) + "\U0001F600"}, nil
+			case q.Host == "longer.invalid":
+				return AskDecision{Reason: strings.Repeat("x", 2000)}, nil
+			case q.Host == "foreign.invalid":
+				return AskDecision{Reason: "caf\u00e9"}, nil
 			case q.Host == "mute.invalid":
 				return AskDecision{Reason: " \n"}, nil
 			}
@@ -170,6 +174,8 @@ func TestAsk(t *testing.T) {
 		"HOST.invalid.:443": {"403 do this now", "deny network-outbound host.invalid:443 (do this now)"},
 		"mute.invalid:1":    {"403 user denied", "deny network-outbound mute.invalid:1 (user denied)"},
 		"long.invalid:1":    {"403 " + strings.Repeat("x", 499), "deny network-outbound long.invalid:1 (" + strings.Repeat("x", 499) + ")"},
+		"longer.invalid:1":  {"403 " + strings.Repeat("x", 500), "deny network-outbound longer.invalid:1 (" + strings.Repeat("x", 500) + ")"},
+		"foreign.invalid:1": {"403 caf?", "deny network-outbound foreign.invalid:1 (caf\u00e9)"},
 		"panics.invalid:1":  {"403 permission prompt failed", "deny network-outbound panics.invalid:1 (permission prompt failed)"},
 		"fails.invalid:1":   {"403 permission prompt failed", "deny network-outbound fails.invalid:1 (permission prompt failed)"},
 		"10.0.0.1:1":        {"403 host is on the deny list", "deny network-outbound 10.0.0.1:1 (host is on the deny list)"},
@@ -183,7 +189,7 @@ func TestAsk(t *testing.T) {
 			t.Errorf("%s: %q", target, got)
 		}
 	}
-	if n := questions.Load(); n != 6 {
+	if n := questions.Load(); n != 8 {
 		t.Errorf("%d questions", n)
 	}
 }

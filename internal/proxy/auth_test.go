@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -155,7 +156,13 @@ func TestStrangers(t *testing.T) {
 		network: func(n *config.Network) {
 			n.DeniedDomainReasons = map[string]string{"h.test:22": "use\nhttps " + strings.Repeat("y", 1200)}
 		},
-		options: func(o *Options) { o.RefuseOpaqueTunnels = true },
+		options: func(o *Options) {
+			o.RefuseOpaqueTunnels = true
+			o.Ask = func(context.Context, AskRequest) (AskDecision, error) {
+				t.Error("somebody was asked for a client without credentials")
+				return AskDecision{}, nil
+			}
+		},
 	})
 	ruleset := "\x05\x00" + string(socksReply(socksRuleset))
 	port := untouched(t)

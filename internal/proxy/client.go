@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -42,24 +43,25 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 // serve tells SOCKS from HTTP by the first byte. The choice is final. Buffers
-// are taken only when a client says something.
-func (c *client) serve() {
+// are taken only when a client says something. The tunnel that the client got is
+// still to be served.
+func (c *client) serve() (tunnel func()) {
 	c.deadline(c.s.waits.firstByte)
 	first := make([]byte, 512)
 	n, err := c.conn.Read(first)
 	if n == 0 || err != nil && !errors.Is(err, io.EOF) {
-		return
+		return nil
 	}
 	c.in.held = first[:n]
 	c.r, c.w = c.s.reader(&c.in), c.s.writer(c.conn)
 	defer c.dropBuffers()
 	switch first[0] {
 	case 0x04: // SOCKS4 has no way to say why it is refused
+		return nil
 	case 0x05:
-		c.serveSOCKS()
-	default:
-		c.serveHTTP()
+		return c.serveSOCKS()
 	}
+	return c.serveHTTP()
 }
 
 // deadline bounds the next reads; zero lifts the bound.
@@ -86,6 +88,13 @@ func (c *client) dropBuffers() {
 	c.r, c.w = nil, nil
 }
 
+// holdsHead reports whether a whole head has come in: nothing has to be waited for.
+func (c *client) holdsHead() bool {
+	end := []byte("\r\n\r\n")
+	ahead, _ := c.r.Peek(c.r.Buffered())
+	return bytes.Contains(ahead, end) || bytes.Contains(c.in.held, end)
+}
+
 // takeBuffered returns what was read and not yet used.
 func (c *client) takeBuffered() []byte {
 	ahead, _ := c.r.Peek(c.r.Buffered())
@@ -100,16 +109,20 @@ func (c *client) takeBuffered() []byte {
 // arrived meanwhile, present whether the client is still there. A tunnel's
 // client that sends more than may wait counts as gone; that of a request has to
 // wait with the rest. What is over in a moment is not watched: most connections
-// are made sooner than anybody leaves.
-func (c *client) watch(tunnel bool) (ctx context.Context, stop func() (early []byte, present bool)) {
-	ctx, cancel := context.WithCancel(c.v.ctx)
+// are made sooner than anybody leaves, and nothing else is begun for them. ctx
+// ends after limit, too, unless that is 0; its cause is a DeadlineExceeded then.
+func (c *client) watch(tunnel bool, limit time.Duration) (ctx context.Context, stop func() (early []byte, present bool)) {
+	ctx, cancel := context.WithCancelCause(c.v.ctx)
 	early := c.takeBuffered()
 	done := make(chan bool, 1)
 	begin := time.AfterFunc(c.s.waits.patience, func() {
+		if limit > 0 {
+			defer time.AfterFunc(limit, func() { cancel(context.DeadlineExceeded) }).Stop()
+		}
 		var present bool
 		early, present = c.listen(early, tunnel)
 		if !present {
-			cancel()
+			cancel(errClientLeft)
 		}
 		done <- present
 	})
@@ -118,9 +131,9 @@ func (c *client) watch(tunnel bool) (ctx context.Context, stop func() (early []b
 		if !begin.Stop() {
 			c.interrupt()
 			present = <-done
+			c.deadline(0)
 		}
-		c.deadline(0)
-		cancel()
+		cancel(nil)
 		return early, present
 	}
 }

@@ -1,64 +1,62 @@
 package proxy
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"time"
 
 	"github.com/srt-sandbox/srt/internal/policy"
 )
 
 // connect serves one CONNECT request; the connection ends with it.
-func (c *client) connect(h *head) {
+func (c *client) connect(h *head) (tunnel func()) {
 	host, port, ok := splitAuthority(h.start[1], 0)
 	if !ok {
 		c.answer(answer{status: "400 Bad Request", close: true})
-		return
+		return nil
 	}
 	up, early, err := c.reach(wish{protocol: protocolConnect, host: host, port: port, who: c.who})
 	var no *refusal
 	switch {
+	case err == nil:
+		return c.tunnel(up, "HTTP/1.1 200 Connection Established\r\n\r\n", early)
 	case errors.Is(err, errClientLeft):
 	case errors.As(err, &no):
 		c.answer(refused(no, true))
-	case err != nil:
+	default:
 		a := badGateway(err)
 		a.close = true
 		c.answer(a)
-	default:
-		c.tunnel(up, "HTTP/1.1 200 Connection Established\r\n\r\n", early)
 	}
+	return nil
 }
 
-// tunnel tells the client that its tunnel stands, and copies.
-func (c *client) tunnel(up *leg, success string, early []byte) {
-	defer c.v.release(up.raw)
-	var sent, received int64
-	defer func() { up.attempt.ended(up, sent, received) }()
+// tunnel tells the client that its tunnel stands, and returns what copies.
+func (c *client) tunnel(up *leg, success string, early []byte) (copies func()) {
 	c.dropBuffers()
-	if _, err := io.WriteString(c.conn, success); err != nil {
-		return
+	s, v, conn := c.s, c.v, c.conn // and nothing else of the client, for as long as the tunnel stands
+	if _, err := io.WriteString(conn, success); err != nil {
+		v.release(up.raw)
+		up.attempt.ended(up, 0, 0)
+		return nil
 	}
-	sent, received = c.s.relay(c.conn, up.Conn, early, up.ahead)
+	return func() {
+		defer v.release(up.raw)
+		var sent, received int64
+		defer func() { up.attempt.ended(up, sent, received) }()
+		ahead := up.ahead
+		up.ahead = nil
+		sent, received = s.relay(conn, up.Conn, early, ahead)
+	}
 }
 
-// reach does what reachNow does on a stack of its own: it needs a deep one, which
-// the goroutine of a tunnel would keep for as long as the tunnel stands.
-func (c *client) reach(q wish) (up *leg, early []byte, err error) {
-	err = errClientLeft // should it panic
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.s.safely(func() { up, early, err = c.reachNow(q) })
-	}()
-	<-done
-	return up, early, err
-}
-
-// reachNow decides about a tunnel and opens it. What the lists refuse is answered
+// reach decides about a tunnel and opens it. What the lists refuse is answered
 // at once. Everything else takes time, in which the client is watched: early
 // are the bytes that it sent meanwhile, and when it leaves nothing is dialed. What
 // is not reached is reported here, the rest by tunnel.
-func (c *client) reachNow(q wish) (up *leg, early []byte, err error) {
+func (c *client) reach(q wish) (up *leg, early []byte, err error) {
 	q.lists = c.s.hosts.Load()
 	d := c.s.consult(q)
 	a := c.s.newAttempt(q, d)
@@ -77,13 +75,20 @@ func (c *client) reachNow(q wish) (up *leg, early []byte, err error) {
 		_, err = c.s.settle(c.v.ctx, q, &a.d)
 		return nil, nil, err
 	}
-	ctx, stop := c.watch(true)
+	limit := time.Duration(0) // a person may think for as long as it takes
+	if d.Verdict == policy.Allow {
+		limit, q.limited = c.s.waits.dial, true
+	}
+	ctx, stop := c.watch(true, limit)
 	t, err := c.s.settle(ctx, q, &a.d)
 	if err == nil && c.s.o.RefuseOpaqueTunnels {
 		err = c.s.refuseOpaque(q, d)
 	}
 	if err == nil {
 		up, err = c.s.dial(ctx, t, q)
+	}
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		err = fmt.Errorf("connecting to %s: %w (%w)", t, context.DeadlineExceeded, err)
 	}
 	early, present := stop()
 	if up != nil && !c.v.hold(up.raw) {

@@ -229,6 +229,32 @@ func TestConnectFailures(t *testing.T) {
 	}
 }
 
+// A server that says nothing is given up in time, and that is what is said.
+func TestConnectTimeout(t *testing.T) {
+	r := newRig(t, setup{
+		allow: []string{"127.0.0.1", "two.test"}, names: map[string]string{"two.test": "192.0.2.1 192.0.2.2"}, waits: func(w *waits) { w.dial = 50 * time.Millisecond },
+		options: func(o *Options) {
+			o.Dial = func(ctx context.Context, _ string) (net.Conn, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		},
+	})
+	for _, target := range []string{"127.0.0.1:80", "two.test:80"} {
+		if got := r.exchange(connectTo(target)); !strings.HasSuffix(got, "\r\n\r\nBad Gateway\nthe server did not answer in time\n") {
+			t.Errorf("%s: %q", target, got)
+		}
+		if got := r.exchange("GET http://" + target + "/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); !strings.HasSuffix(got, "\r\n\r\nBad Gateway\nthe server did not answer in time\n") {
+			t.Errorf("%s: %q", target, got)
+		}
+	}
+	for _, line := range r.accessLines(4) {
+		if !strings.Contains(line, ` allow {`) || !strings.Contains(line, ` "timeout" `) {
+			t.Error(line)
+		}
+	}
+}
+
 // network 98: lists that change hold for the next connection.
 func TestLiveUpdate(t *testing.T) {
 	port := echoServer(t)

@@ -49,9 +49,13 @@ func (l *leg) startTLS(ctx context.Context, c *tls.Config) (*leg, error) {
 // dial connects to an allowed destination by the first route that applies. A
 // route that fails is the answer; no other is tried.
 func (s *Session) dial(ctx context.Context, t target, q wish) (*leg, error) {
+	m := s.listsFor(q).mitm
+	if !m.handles(t.host) && !s.o.Parent.tunnels(t.host) && q.limited {
+		return s.dialDirect(ctx, t, q)
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.waits.dial)
 	defer cancel()
-	switch m := s.listsFor(q).mitm; {
+	switch {
 	case m.handles(t.host):
 		return m.dial(ctx, t)
 	case s.o.Parent.tunnels(t.host):
@@ -124,6 +128,9 @@ func (s *Session) permitted(t target, addrs []netip.Addr) (good []netip.Addr, cl
 			continue
 		}
 		good = append(good, a.Unmap())
+	}
+	if policy.IsLocalhost(t.host) && slices.Contains(classes, policy.AddressDenyListed) {
+		good = nil // the addresses of this machine lead to the same servers
 	}
 	return good, classes
 }

@@ -40,9 +40,12 @@ func (d *Direct) wish(to netip.AddrPort) wish {
 	}
 	// A server on this machine may be listed by name. One that is meant under every
 	// address need not have the one that the program tried first.
-	if decision := d.s.consult(q); decision.Verdict != policy.Allow || decision.AnyLoopback {
-		if d.s.consult(withHost(q, "localhost")).Verdict == policy.Allow {
-			q.host = "localhost"
+	if decision := d.s.consult(q); decision.Verdict == policy.Allow && !decision.AnyLoopback {
+		return q
+	}
+	for _, name := range d.s.hosts.Load().LocalNames(q.port, d.who.AllowDomains) {
+		if d.s.consult(withHost(q, name)).Verdict == policy.Allow {
+			return withHost(q, name)
 		}
 	}
 	return q
@@ -87,7 +90,7 @@ func (d *Direct) Serve(ln net.Listener) error {
 	if !ok {
 		return fmt.Errorf("serving connections without a proxy: %v is no TCP address", ln.Addr())
 	}
-	return d.s.serve(ln, func(v *service, conn net.Conn) {
+	return d.s.serve(ln, func(v *service, conn net.Conn) func() {
 		c := newClient(v, conn, d.who)
 		c.r, c.w = d.s.reader(&c.in), d.s.writer(conn)
 		defer c.dropBuffers()
@@ -96,9 +99,9 @@ func (d *Direct) Serve(ln net.Listener) error {
 		up, early, err := c.reach(q)
 		if err != nil {
 			reset(conn)
-			return
+			return nil
 		}
-		c.tunnel(up, "", early)
+		return c.tunnel(up, "", early)
 	})
 }
 

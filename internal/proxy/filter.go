@@ -21,6 +21,7 @@ type wish struct {
 	lists    *lists // that judge and route it; nil for those in force
 	plain    bool   // an http URI, which an upstream proxy takes as it is
 	granted  bool   // a person has allowed this very connection
+	limited  bool   // the context ends with the time for a dial
 }
 
 // listsFor returns what a wish is judged and routed by.

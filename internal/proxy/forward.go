@@ -8,48 +8,50 @@ import (
 	"github.com/srt-sandbox/srt/internal/policy"
 )
 
-// serveHTTP answers requests until one of them ends the connection.
-func (c *client) serveHTTP() {
+// serveHTTP answers requests until one of them ends the connection or makes it a
+// tunnel.
+func (c *client) serveHTTP() (tunnel func()) {
 	for {
-		c.deadline(c.s.waits.head)
+		if !c.holdsHead() {
+			c.deadline(c.s.waits.head)
+		}
 		h, err := readHead(c.r)
 		if err != nil {
 			c.refuseHead(err)
-			return
+			return nil
 		}
 		c.deadline(0)
-		if !c.serveRequest(h) {
-			return
+		if goesOn, tunnel := c.serveRequest(h); !goesOn {
+			return tunnel
 		}
 		c.deadline(c.s.waits.keepAlive)
 		if _, err := c.r.Peek(1); err != nil {
-			return
+			return nil
 		}
 	}
 }
 
 // serveRequest reports whether the connection can take another request.
-func (c *client) serveRequest(h *head) bool {
+func (c *client) serveRequest(h *head) (goesOn bool, tunnel func()) {
 	b, err := checkRequest(c, h)
 	if err != nil {
 		c.answer(answer{status: "400 Bad Request", close: true})
-		return false
+		return false, nil
 	}
 	who, ok := c.authenticate(h)
 	connect := h.start[0] == "CONNECT"
 	switch {
 	case !ok && connect:
 		c.answer(answer{status: statusAuth, ask: true, close: true})
-		return false
+		return false, nil
 	case !ok:
-		return c.decline(h, b, answer{status: statusAuth, ask: true})
+		return c.decline(h, b, answer{status: statusAuth, ask: true}), nil
 	}
 	c.who = who
 	if connect {
-		c.connect(h)
-		return false
+		return false, c.connect(h)
 	}
-	return c.forward(h, b)
+	return c.forward(h, b), nil
 }
 
 func (c *client) refuseHead(err error) {
@@ -165,7 +167,7 @@ func (c *client) settleRequest(q wish, d *policy.HostDecision) (target, error) {
 	if d.Verdict != policy.Ask {
 		return c.s.settle(c.v.ctx, q, d)
 	}
-	ctx, stop := c.watch(false)
+	ctx, stop := c.watch(false, 0)
 	t, err := c.s.settle(ctx, q, d)
 	early, present := stop()
 	c.in.held = early

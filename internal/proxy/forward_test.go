@@ -202,6 +202,7 @@ func TestUpgradeAnsweredEarly(t *testing.T) {
 	expect(t, conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: a\r\n\r\nb")
 }
 
+// Other than in network 116, an upgrade is served where the server takes part.
 func TestWebSocketUpgrade(t *testing.T) {
 	port := webServer(t, func(head string, r *bufio.Reader, w io.Writer) {
 		if !strings.HasSuffix(head, "Sec-WebSocket-Key: k\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n") {

@@ -19,18 +19,20 @@ func (s *Session) ServeInbound(ctx context.Context, ln net.Listener, dial func(c
 	v.slots, v.grace = make(chan struct{}, maxInbound), s.waits.farewell
 	stop := context.AfterFunc(ctx, v.end)
 	defer stop()
-	return v.serve(func(v *service, conn net.Conn) {
+	return v.serve(func(v *service, conn net.Conn) func() {
 		inside, err := v.dialInside(dial)
 		if err != nil {
 			s.o.Logger.Debug("connecting to a published port inside", "address", ln.Addr().String(), "error", err)
 			reset(conn)
-			return
+			return nil
 		}
 		if !v.hold(inside) {
-			return
+			return nil
 		}
-		defer v.release(inside)
-		s.relay(conn, inside, nil, nil)
+		return func() {
+			defer v.release(inside)
+			s.relay(conn, inside, nil, nil)
+		}
 	})
 }
 

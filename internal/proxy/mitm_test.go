@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // network 84, 85, 87: hosts of the MITM list go to the socket and nowhere else.
@@ -18,21 +19,12 @@ func TestMITM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			if h, err := readHead(bufio.NewReader(conn)); err == nil {
-				echo := fmt.Sprint(h.start[0], " ", h.start[1], " ", h.fields)
-				fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n\r\n%s", echo)
-			}
-			conn.Close()
+	testutil.Serve(t, ln, func(conn net.Conn) {
+		if h, err := readHead(bufio.NewReader(conn)); err == nil {
+			echo := fmt.Sprint(h.start[0], " ", h.start[1], " ", h.fields)
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n\r\n%s", echo)
 		}
-	}()
+	})
 	m, err := NewMITM(&config.MITMProxy{SocketPath: path, Domains: []string{"*.m.test", "127.0.0.1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +46,6 @@ func TestMITM(t *testing.T) {
 		}
 	}
 	ln.Close()
-	<-served
 	if got := r.exchange(connectTo("a.m.test:443")); status(got) != "HTTP/1.1 502 Bad Gateway" {
 		t.Errorf("%q", got)
 	}

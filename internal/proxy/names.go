@@ -106,27 +106,27 @@ func (d *Direct) ServeNames(conn *net.UDPConn) error {
 
 // ServeNamesOver answers DNS queries over TCP, see RFC 7766.
 func (d *Direct) ServeNamesOver(ln net.Listener) error {
-	return d.s.serve(ln, func(_ *service, conn net.Conn) {
+	return d.s.serve(ln, func(_ *service, conn net.Conn) func() {
 		for {
 			_ = conn.SetDeadline(time.Now().Add(d.s.waits.firstByte))
 			var size [2]byte
 			if _, err := io.ReadFull(conn, size[:]); err != nil {
-				return
+				return nil
 			}
 			n := int(binary.BigEndian.Uint16(size[:]))
 			if n > maxQuery {
-				return
+				return nil
 			}
 			query := make([]byte, n)
 			if _, err := io.ReadFull(conn, query); err != nil {
-				return
+				return nil
 			}
 			reply := d.answerQuery(query)
 			if reply == nil {
-				return
+				return nil
 			}
 			if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...)); err != nil {
-				return
+				return nil
 			}
 		}
 	})
@@ -223,11 +223,7 @@ const (
 // explain says in one line why a name does not exist inside, and what would
 // allow it.
 func explain(d policy.HostDecision) string {
-	text := d.Reason
-	if d.Rule.Cure != "" {
-		text += "; to allow it: " + d.Rule.Cure
-	}
-	return violation.Truncate(phrase(text), maxExplanation)
+	return violation.Truncate(phrase(withCure(d.Reason, d.Rule)), maxExplanation)
 }
 
 // hasOptions reports whether the query, of which the question was read, ends

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 func env(pairs ...string) func(string) (string, bool) {
@@ -68,7 +69,7 @@ func TestParentSources(t *testing.T) {
 		"said once":                     {env: []string{"HTTP_PROXY", "socks4://u:secret@h:1"}, warned: "HTTP_PROXY: only http, https, socks5 and socks5h proxies can be used; srt connects directly"},
 		"socks":                         {env: []string{"HTTP_PROXY", "socks5://u:p@h", "HTTPS_PROXY", "SOCKS5H://[::1]:9"}, http: "h:1080", https: "[::1]:9"},
 		"socks without a name":          {cfg: &config.ParentProxy{HTTP: text("socks5://:p@h")}, fails: "network.parentProxy.http: a SOCKS proxy takes a user name of 1 to 255 bytes and a password of up to 255"},
-		"noProxy alone changes nothing": {cfg: &config.ParentProxy{NoProxy: text("a.test")}, env: []string{"HTTP_PROXY", "http://p:1"}, http: "p:1", https: "p:1"},
+		"noProxy alone changes nothing": {cfg: &config.ParentProxy{NoProxy: text("a.test")}, env: []string{"HTTP_PROXY", "http://p:1", "NO_PROXY", "env.test", "no_proxy", "env.test"}, http: "p:1", https: "p:1"},
 	} {
 		warned := ""
 		p, err := NewParent(c.cfg, env(c.env...), func(s string) { warned += s })
@@ -84,6 +85,9 @@ func TestParentSources(t *testing.T) {
 		}
 		if p != nil && p.https != nil {
 			https = p.https.address
+		}
+		if c.cfg != nil && c.cfg.NoProxy != nil && (!p.bypass.matches("x.a.test") || p.bypass.matches("env.test")) {
+			t.Errorf("%s: %+v", name, p.bypass)
 		}
 		if http != c.http || https != c.https || warned != c.warned || (p == nil) != (http == "" && https == "") {
 			t.Errorf("%s: %q %q, warned %q", name, http, https, warned)
@@ -276,22 +280,11 @@ func TestTLSParent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-			if h, err := readHead(bufio.NewReader(conn)); err == nil {
-				fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n\r\ntunnel to %s", h.start[1])
-			}
-			conn.Close()
+	testutil.Serve(t, ln, func(conn net.Conn) {
+		if h, err := readHead(bufio.NewReader(conn)); err == nil {
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n\r\ntunnel to %s", h.start[1])
 		}
-	}()
-	defer func() { ln.Close(); <-served }()
+	})
 	parent := via(t, &config.ParentProxy{HTTPS: text("https://" + ln.Addr().String())}, env())
 	roots := x509.NewCertPool()
 	roots.AddCert(leaf)

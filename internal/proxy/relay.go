@@ -3,6 +3,7 @@ package proxy
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,13 +14,16 @@ import (
 // returns how many bytes went to the upstream and how many came from it.
 func (s *Session) relay(client, upstream net.Conn, early, ahead []byte) (sent, received int64) {
 	var other sync.WaitGroup
-	other.Go(func() { sent = s.copyOneWay(upstream, client, early) })
-	received = s.copyOneWay(client, upstream, ahead)
+	var ends atomic.Int32
+	other.Go(func() { sent = s.copyOneWay(upstream, client, early, &ends) })
+	received = s.copyOneWay(client, upstream, ahead, &ends)
 	other.Wait()
 	return sent, received
 }
 
-func (s *Session) copyOneWay(to, from net.Conn, first []byte) (copied int64) {
+// copyOneWay counts proper ends: at the second one both connections are about to
+// be closed, which tells the other side as well.
+func (s *Session) copyOneWay(to, from net.Conn, first []byte, ends *atomic.Int32) (copied int64) {
 	var err error
 	if len(first) > 0 {
 		var n int
@@ -30,6 +34,9 @@ func (s *Session) copyOneWay(to, from net.Conn, first []byte) (copied int64) {
 		var n int64
 		n, err = s.pipes.copyConn(to, from)
 		copied += n
+	}
+	if _, plain := to.(*net.TCPConn); err == nil && ends.Add(1) == 2 && plain {
+		return copied
 	}
 	closeWrite(to)
 	if err != nil {

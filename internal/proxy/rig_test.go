@@ -17,6 +17,7 @@ import (
 
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/policy"
+	"github.com/srt-sandbox/srt/internal/testutil"
 	"github.com/srt-sandbox/srt/internal/violation"
 )
 
@@ -185,27 +186,9 @@ func status(answer string) string {
 // server runs handle for each connection and returns its port.
 func server(t testing.TB, handle func(*net.TCPConn)) (port string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			wait.Go(func() {
-				defer conn.Close()
-				_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-				handle(conn.(*net.TCPConn))
-			})
-		}
-	})
-	t.Cleanup(func() { ln.Close(); wait.Wait() })
-	_, port, _ = net.SplitHostPort(ln.Addr().String())
-	return port
+	ln := testutil.Listen(t)
+	testutil.Serve(t, ln, func(conn net.Conn) { handle(conn.(*net.TCPConn)) })
+	return testutil.Port(ln)
 }
 
 func echoServer(t testing.TB) string {
@@ -257,13 +240,9 @@ func readBody(head string, r *bufio.Reader) (string, error) {
 // closedPort is a port that nobody listens on.
 func closedPort(t testing.TB) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	return port
+	ln := testutil.Listen(t)
+	ln.Close()
+	return testutil.Port(ln)
 }
 
 // eventually waits for something that happens in another goroutine.

@@ -398,13 +398,20 @@ func TestServeForward(t *testing.T) {
 		t.Fatal(err)
 	}
 	served := make(chan error)
-	go func() { served <- s.ServeForward(ln, p) }()
-	r := &rig{t: t, addr: ln.Addr().String()}
+	r := &rig{t: t, s: s, addr: ln.Addr().String()}
+	s.o.Access = r.access
+	go func() {
+		served <- s.ServeForward(ln, External{Port: p, Setting: "network.httpProxyPort"}, Invocation{ID: "id", Command: "c"})
+	}()
 	conn := r.dial()
 	_, _ = io.WriteString(conn, "\x05anything")
 	_ = conn.CloseWrite()
 	if got, _ := io.ReadAll(conn); string(got) != "got \x05anything" {
 		t.Errorf("%q", got)
+	}
+	want := fmt.Sprintf(`external 127.0.0.1:%s [127.0.0.1:%[1]s external] allow {network.httpProxyPort} {} "" 9/13 id`, port)
+	if got := r.accessLines(1); got[0] != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 	open := r.dial()
 	if err := s.Close(); err != nil {

@@ -41,9 +41,13 @@ func (s *Session) begin(ln net.Listener) (*service, error) {
 	return v, nil
 }
 
-// serve hands each connection of a listener to its own goroutine. When it
-// returns, all of them have ended.
-func (s *Session) serve(ln net.Listener, handle func(*service, net.Conn)) error {
+// handler serves a connection. What is long and needs no more than a small stack
+// it may return, to be run afterwards.
+type handler func(*service, net.Conn) (next func())
+
+// serve hands each connection of a listener to a goroutine. When it returns, all
+// of them have ended.
+func (s *Session) serve(ln net.Listener, handle handler) error {
 	v, err := s.begin(ln)
 	if err != nil {
 		return err
@@ -51,7 +55,7 @@ func (s *Session) serve(ln net.Listener, handle func(*service, net.Conn)) error 
 	return v.serve(handle)
 }
 
-func (v *service) serve(handle func(*service, net.Conn)) error {
+func (v *service) serve(handle handler) error {
 	s := v.s
 	defer func() {
 		v.awaitConnections()
@@ -83,7 +87,7 @@ func isPassing(err error) bool {
 }
 
 // start serves a connection, or closes it when too many are open.
-func (v *service) start(conn net.Conn, handle func(*service, net.Conn)) {
+func (v *service) start(conn net.Conn, handle handler) {
 	select {
 	case v.slots <- struct{}{}:
 	default:
@@ -91,14 +95,29 @@ func (v *service) start(conn net.Conn, handle func(*service, net.Conn)) {
 		conn.Close()
 		return
 	}
-	v.wait.Go(func() {
-		defer func() { <-v.slots }()
-		if !v.hold(conn) {
-			return
-		}
-		defer v.release(conn)
-		v.s.safely(func() { handle(v, conn) })
-	})
+	v.wait.Add(1)
+	v.s.workers.do(func() { v.handle(conn, handle) })
+}
+
+func (v *service) handle(conn net.Conn, handle handler) {
+	var next func()
+	if v.hold(conn) {
+		v.s.safely(func() { next = handle(v, conn) })
+	}
+	if next == nil {
+		v.finish(conn)
+		return
+	}
+	go func() {
+		defer v.finish(conn)
+		v.s.safely(next)
+	}()
+}
+
+func (v *service) finish(conn net.Conn) {
+	v.release(conn)
+	<-v.slots
+	v.wait.Done()
 }
 
 // safely keeps a mistake in the handling of one connection from ending the
@@ -160,22 +179,46 @@ func (v *service) end() {
 	v.open = nil
 }
 
-// ServeForward relays every connection of a listener to a proxy at a port of
-// this machine's loopback, which does all filtering itself. It ends like Serve.
-func (s *Session) ServeForward(ln net.Listener, port int) error {
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	return s.serve(ln, func(v *service, conn net.Conn) {
-		ctx, cancel := context.WithTimeout(v.ctx, s.waits.dial)
-		defer cancel()
-		upstream, err := s.o.Dial(ctx, address)
-		if err != nil {
-			s.o.Logger.Warn("the external proxy cannot be reached", "address", address, "error", err)
-			return
-		}
-		if !v.hold(upstream) {
-			return
-		}
-		defer v.release(upstream)
-		s.relay(conn, upstream, nil, nil)
+// External is a proxy at a port of this machine's loopback that does all
+// filtering itself.
+type External struct {
+	Port    int
+	Setting string // that names it
+}
+
+// ServeForward relays every connection of a listener to an external proxy. It
+// ends like Serve. What the command asks that proxy for is not looked at: Access
+// is told where the bytes went and how many.
+func (s *Session) ServeForward(ln net.Listener, to External, who Invocation) error {
+	return s.serve(ln, func(v *service, conn net.Conn) func() {
+		return func() { v.forward(conn, to, who) }
 	})
+}
+
+func (v *service) forward(conn net.Conn, to External, who Invocation) {
+	const host = "127.0.0.1"
+	s := v.s
+	a := Access{
+		Time: time.Now(), Protocol: ProtocolExternal, Host: host, Port: to.Port, Via: ProtocolExternal, Allowed: true, Rule: to.Setting,
+		Command: who.Command, CommandID: who.ID,
+	}
+	defer func() {
+		if a.Duration = time.Since(a.Time); s.o.Access != nil {
+			s.o.Access(a)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(v.ctx, s.waits.dial)
+	defer cancel()
+	var upstream net.Conn
+	if upstream, a.Err = s.o.Dial(ctx, net.JoinHostPort(host, strconv.Itoa(to.Port))); a.Err != nil {
+		s.o.Logger.Warn("the external proxy cannot be reached", "setting", to.Setting, "error", a.Err)
+		return
+	}
+	if !v.hold(upstream) {
+		a.Err = errClientLeft
+		return
+	}
+	defer v.release(upstream)
+	a.Address = upstream.RemoteAddr().String()
+	a.Sent, a.Received = s.relay(conn, upstream, nil, nil)
 }

@@ -85,6 +85,7 @@ type Session struct {
 	stripped map[string]bool // folded names
 	waits    waits
 	slots    chan struct{}
+	workers  *workers
 	// questions holds one element for each question that waits.
 	questions chan struct{}
 
@@ -103,9 +104,6 @@ type Session struct {
 func New(hosts *policy.Hosts, o Options) *Session {
 	if o.Record == nil {
 		o.Record = func(violation.Event) {}
-	}
-	if o.Access == nil {
-		o.Access = func(Access) {}
 	}
 	if o.Warn == nil {
 		o.Warn = func(string) {}
@@ -129,7 +127,7 @@ func New(hosts *policy.Hosts, o Options) *Session {
 	if o.MaxConns <= 0 {
 		o.MaxConns = defaultMaxConns
 	}
-	s := &Session{o: o, stripped: map[string]bool{}, waits: defaultWaits(), slots: make(chan struct{}, o.MaxConns), questions: make(chan struct{}, maxQuestions), services: map[*service]struct{}{}}
+	s := &Session{o: o, stripped: map[string]bool{}, waits: defaultWaits(), slots: make(chan struct{}, o.MaxConns), workers: newWorkers(), questions: make(chan struct{}, maxQuestions), services: map[*service]struct{}{}}
 	for _, name := range o.StripResponseHeaders {
 		s.stripped[foldName(name)] = true
 	}
@@ -156,20 +154,27 @@ func (s *Session) SetHosts(h *policy.Hosts) { s.Update(h, s.hosts.Load().mitm) }
 // Serve accepts connections until the listener or the session is closed, ends
 // those that are open then, and returns why it ended.
 func (s *Session) Serve(ln net.Listener, who Invocation) error {
-	return s.serve(ln, func(v *service, conn net.Conn) { newClient(v, conn, who).serve() })
+	return s.serve(ln, func(v *service, conn net.Conn) func() { return newClient(v, conn, who).serve() })
 }
 
 // Close ends every listener and connection and waits briefly until their
 // goroutines are gone.
 func (s *Session) Close() error {
 	s.mu.Lock()
+	already := s.closed
 	s.closed = true
 	for v := range s.services {
 		v.end()
 	}
 	s.mu.Unlock()
 	done := make(chan struct{})
-	go func() { s.serving.Wait(); close(done) }()
+	go func() {
+		defer close(done)
+		s.serving.Wait()
+		if !already {
+			s.workers.end()
+		}
+	}()
 	defer s.pipes.close()
 	select {
 	case <-done:

@@ -43,39 +43,39 @@ type socksError byte
 func (e socksError) Error() string { return "unsupported SOCKS request" }
 
 // serveSOCKS serves one SOCKS5 connection.
-func (c *client) serveSOCKS() {
+func (c *client) serveSOCKS() (tunnel func()) {
 	c.deadline(c.s.waits.socks)
 	method, err := c.socksGreeting()
 	if err != nil {
-		return
+		return nil
 	}
 	switch {
 	case method == methodNone:
 		c.write(0x05, methodNone)
 		c.linger()
-		return
+		return nil
 	case !c.write(0x05, method):
-		return
+		return nil
 	case method == methodPassword && !c.socksPassword():
-		return
+		return nil
 	case method == methodOpen && c.who.Token != "":
 		c.refuseStranger()
-		return
+		return nil
 	}
 	host, port, err := c.socksRequest()
 	if err != nil {
-		c.socksRefuse(err)
-		return
+		c.socksRefuse(err, 0)
+		return nil
 	}
 	c.deadline(0)
 	up, early, err := c.reach(wish{protocol: protocolSOCKS, host: host, port: port, who: c.who})
 	switch {
-	case errors.Is(err, errClientLeft):
-	case err != nil:
-		c.socksRefuse(err)
-	default:
-		c.tunnel(up, string(socksReply(socksSucceeded)), early)
+	case err == nil:
+		return c.tunnel(up, string(socksReply(socksSucceeded)), early)
+	case !errors.Is(err, errClientLeft):
+		c.socksRefuse(err, port)
 	}
+	return nil
 }
 
 // socksGreeting reads the client's methods and chooses one. On a listener that
@@ -181,8 +181,10 @@ func (c *client) socksAddress(size int) (string, error) {
 	return a.String(), nil
 }
 
-// socksRefuse answers a request that is not served, where an answer exists.
-func (c *client) socksRefuse(err error) {
+// socksRefuse answers a request that is not served, where an answer exists. No
+// reply code tells a reason, so an SSH client, which shows none of them, reads it
+// in its own protocol.
+func (c *client) socksRefuse(err error, port int) {
 	var no *refusal
 	var code socksError
 	reply := byte(socksHostUnreachable)
@@ -191,6 +193,10 @@ func (c *client) socksRefuse(err error) {
 		return
 	case errors.As(err, &code):
 		reply = byte(code)
+	case errors.As(err, &no) && port == sshPort:
+		c.write(sshRefusal(withCure(no.reason, no.rule))...)
+		c.linger()
+		return
 	case errors.As(err, &no):
 		reply = socksRuleset
 	case isRefused(err):

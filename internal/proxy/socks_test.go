@@ -40,6 +40,18 @@ func TestSOCKSReplies(t *testing.T) {
 		allow: []string{"127.0.0.1", "unknown.test", "evil.test", "[::ffff:169.254.169.254]", "allowed.com", "x.allowed.com"}, deny: []string{"169.254.169.254"},
 		names: map[string]string{"evil.test": "127.0.0.2"},
 	})
+	// network 126, 127: an SSH client cannot show a code, and reads why.
+	got := r.exchange(socksConnect("off.test", "22"))
+	packet, ok := strings.CutPrefix(got, "\x05\x00"+string(socksReply(socksSucceeded))+"SSH-2.0-policy_refusal\r\n")
+	if text, err := sshText(packet); !ok || err != nil || text != `host is not on the allow list; to allow it: add "off.test" to network.allowedDomains` {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got := r.lines(); got != "deny network-outbound off.test:22 (host is not on the allow list)" {
+		t.Errorf("recorded %q", got)
+	}
+	if got := r.exchange(socksConnect("unknown.test", "22")); got != "\x05\x00"+string(socksReply(socksHostUnreachable)) {
+		t.Errorf("no refusal: %q", got)
+	}
 	for what, c := range map[string]struct {
 		raw  string
 		want string

@@ -29,7 +29,16 @@ func (l *pipePool) copyConn(to, from net.Conn) (int64, error) {
 		return io.Copy(to, from)
 	}
 	var total int64
-	for {
+	for few := true; ; {
+		if few {
+			n, moved, err := l.copyFew(dst, rawSrc)
+			total += moved
+			if n == 0 || err != nil {
+				return total, err
+			}
+			few = n < fewBytes
+			continue
+		}
 		p, n, err := l.fill(rawSrc)
 		if err == errNoPipe || err == unix.EINVAL { // the kernel does not splice every kind of socket
 			moved, err := io.Copy(to, from)
@@ -45,7 +54,46 @@ func (l *pipePool) copyConn(to, from net.Conn) (int64, error) {
 			return total, err
 		}
 		l.put(p)
+		few = n < fewBytes
 	}
+}
+
+// fewBytes are copied through this process: a pipe would cost more. It is small,
+// because a connection that takes nothing keeps them waiting.
+const fewBytes = 2 << 10
+
+// copyFew waits until the connection has bytes and copies some. n is how many there
+// were, 0 when the connection has ended. Like a pipe, a buffer is taken only then.
+func (l *pipePool) copyFew(to net.Conn, from syscall.RawConn) (n int, moved int64, err error) {
+	var buf *[fewBytes]byte
+	var failed error
+	err = from.Read(func(fd uintptr) bool {
+		var ok bool
+		if buf, ok = l.few.Get().(*[fewBytes]byte); !ok {
+			buf = new([fewBytes]byte)
+		}
+		for n, failed = unix.Read(int(fd), buf[:]); failed == unix.EINTR; {
+			n, failed = unix.Read(int(fd), buf[:])
+		}
+		if failed == unix.EAGAIN {
+			l.few.Put(buf)
+			return false
+		}
+		return true
+	})
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	if n > 0 {
+		var m int
+		m, err = to.Write(buf[:n])
+		moved = int64(m)
+	}
+	l.few.Put(buf)
+	return n, moved, err
 }
 
 // pipe carries bytes from one socket to another.
@@ -62,6 +110,8 @@ type pipePool struct {
 	mu     sync.Mutex
 	idle   []*pipe
 	closed bool
+
+	few sync.Pool
 }
 
 func (l *pipePool) take() (*pipe, error) {

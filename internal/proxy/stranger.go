@@ -44,9 +44,23 @@ func (c *client) refuseStranger() {
 	if port != sshPort {
 		c.write(socksReply(socksRuleset)...)
 	} else {
-		c.write(append(socksReply(socksSucceeded), sshDisconnect(reason)...)...)
+		c.write(sshRefusal(reason)...)
 	}
 	c.linger()
+}
+
+// sshRefusal is the answer to a SOCKS client of an SSH server: a tunnel that
+// stands, and the words of a server that hangs up at once.
+func sshRefusal(reason string) []byte {
+	return append(socksReply(socksSucceeded), sshDisconnect(reason)...)
+}
+
+// withCure says in one line why a destination is refused and what would allow it.
+func withCure(reason string, rule policy.Rule) string {
+	if rule.Cure == "" {
+		return reason
+	}
+	return reason + "; to allow it: " + rule.Cure
 }
 
 // sshDisconnect is all that an SSH server says which hangs up at once: its

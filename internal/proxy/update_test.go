@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // Lists change as a whole while connections are made: a host that is allowed
@@ -20,22 +21,11 @@ func TestUpdateIsAtomic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var servers sync.WaitGroup
-	servers.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			servers.Go(func() {
-				defer conn.Close()
-				if _, err := readHead(bufio.NewReader(conn)); err == nil {
-					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-				}
-			})
+	testutil.Serve(t, ln, func(conn net.Conn) {
+		if _, err := readHead(bufio.NewReader(conn)); err == nil {
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		}
 	})
-	defer func() { ln.Close(); servers.Wait() }()
 	m, err := NewMITM(&config.MITMProxy{SocketPath: ln.Addr().String(), Domains: []string{"m.test"}})
 	if err != nil {
 		t.Fatal(err)

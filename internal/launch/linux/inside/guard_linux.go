@@ -46,6 +46,8 @@ type guard struct {
 	// others: a caller in another one has its own idea of every path.
 	userNamespace string
 	special       chan struct{} // slots for opens that may block
+	connects      chan struct{} // slots for connections that may, each with a thread
+	held          chan struct{} // slots for calls that wait for one of those, or for an answer
 	sent          int
 	// serving is held during each call, and for good once nothing may change any
 	// more: a caller can be killed while its call is being performed.
@@ -62,6 +64,8 @@ type object struct{ dev, ino uint64 }
 const (
 	maxViolations   = 2000
 	maxSpecialOpens = 128
+	maxConnects     = 128
+	maxHeld         = 4096
 	maxSymlinks     = 40
 )
 
@@ -71,7 +75,7 @@ const guardCapabilities = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_ADMIN | 1<<un
 func startGuard(fd, control int, s *Spec, d *direct) *guard {
 	g := &guard{
 		listener: newListener(fd), control: control, names: map[object][]GuardedName{},
-		special: make(chan struct{}, maxSpecialOpens),
+		special: make(chan struct{}, maxSpecialOpens), connects: make(chan struct{}, maxConnects), held: make(chan struct{}, maxHeld),
 	}
 	g.sockets, g.direct = newSockets(s.Sockets, s.Filter.UnixSockets), d
 	for _, n := range s.Names {

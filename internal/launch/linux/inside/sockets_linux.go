@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path"
 	"runtime"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -148,23 +149,32 @@ func (g *guard) serveConnect(c *call) {
 
 // connectDirect asks before it connects, aside from the guard's own thread.
 func (g *guard) connectDirect(c *call, fd int, raw []byte, to netip.AddrPort) {
-	select {
-	case g.special <- struct{}{}:
-	default:
+	fail := func(e unix.Errno) {
 		unix.Close(fd)
-		g.listener.answer(c.id, 0, unix.EAGAIN)
-		return
+		g.listener.answer(c.id, 0, e)
 	}
-	go func() {
+	g.hold(func() {
 		e := g.direct.admit(connectCall{c.pid, to}, func() bool { return g.listener.valid(c.id) })
-		<-g.special
 		if e != 0 {
-			unix.Close(fd)
-			g.listener.answer(c.id, 0, e)
+			fail(e)
 			return
 		}
 		g.connectSocket(c, fd, raw, -1)
-	}()
+	}, func() { fail(unix.EAGAIN) })
+}
+
+// hold performs what may wait aside from the guard's own thread, unless too much
+// waits already.
+func (g *guard) hold(act, refuse func()) {
+	select {
+	case g.held <- struct{}{}:
+		go func() {
+			defer func() { <-g.held }()
+			act()
+		}()
+	default:
+		refuse()
+	}
 }
 
 // socketTarget opens the socket file that a path means for the caller, and
@@ -197,39 +207,56 @@ func (g *guard) socketTarget(c *call, spelled string) (int, unix.Errno) {
 // connectSocket makes the connection and answers. One that may wait gets a
 // thread of its own. fd and target are closed.
 func (g *guard) connectSocket(c *call, fd int, raw []byte, target int) {
-	finish := func(connect func() unix.Errno) {
-		e := connect()
+	closeAll := func() {
 		unix.Close(fd)
 		if target >= 0 {
 			unix.Close(target)
 		}
+	}
+	finish := func(e unix.Errno) {
+		closeAll()
 		g.listener.answer(c.id, 0, e)
 	}
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err == nil && (flags&unix.O_NONBLOCK != 0 || socketOption(fd, unix.SO_TYPE) == unix.SOCK_DGRAM) {
-		finish(func() unix.Errno { return rawConnect(fd, raw) })
+		finish(rawConnect(fd, raw))
 		return
 	}
-	select {
-	case g.special <- struct{}{}:
-	default:
-		unix.Close(fd)
-		if target >= 0 {
-			unix.Close(target)
+	g.hold(func() {
+		if !g.connectTurn(c) {
+			closeAll()
+			return
 		}
-		g.listener.answer(c.id, 0, unix.EAGAIN)
-		return
-	}
-	go func() {
-		defer func() { <-g.special }()
+		defer func() { <-g.connects }()
 		runtime.LockOSThread() // the thread ends with the goroutine
 		if blockSignals() != nil || setCapabilities(0, 0) != nil {
 			raw = nil // which no socket takes
 		}
-		finish(func() unix.Errno {
-			return g.listener.waitFor(c, func() unix.Errno { return rawConnect(fd, raw) })
-		})
-	}()
+		finish(g.listener.waitFor(c, func() unix.Errno { return rawConnect(fd, raw) }))
+	}, func() { finish(unix.EAGAIN) })
+}
+
+// turnPause is how often a call that waits for its turn looks whether its caller
+// still does.
+const turnPause = 100 * time.Millisecond
+
+// connectTurn waits for a slot among the connections: programs make hundreds at
+// once, and each has a thread. It is false when the caller gave up.
+func (g *guard) connectTurn(c *call) bool {
+	for {
+		select {
+		case g.connects <- struct{}{}:
+			if g.listener.valid(c.id) {
+				return true
+			}
+			<-g.connects
+			return false
+		case <-time.After(turnPause):
+			if !g.listener.valid(c.id) {
+				return false
+			}
+		}
+	}
 }
 
 func rawConnect(fd int, raw []byte) unix.Errno {
