@@ -8,26 +8,33 @@ import (
 // the name, ask whether it is protected and then make the same call on the
 // resolved directory.
 
-func (g *guard) makeDir(c *call, dirfd int, path uint64, mode uint32) unix.Errno {
+// makeName makes a new object at a name that is not protected.
+func (g *guard) makeName(c *call, operation string, dirfd int, path uint64, create func(at location) unix.Errno) unix.Errno {
 	at, e := g.locate(c, dirfd, path)
 	if e != 0 {
 		return e
 	}
 	defer at.close()
 	if n, ok := g.guarded(at); ok && !exists(at) {
-		return g.refuse(c, "mkdir", n, unix.EROFS)
+		return g.refuse(c, operation, n, unix.EROFS)
 	}
-	if e := g.judgeNew(c, "mkdir", at); e != 0 {
+	if e := g.judgeNew(c, operation, at); e != 0 {
 		return e
 	}
-	if e := g.arrive(c, "mkdir", at, false); e != 0 {
+	if e := g.arrive(c, operation, at, false); e != 0 {
 		return e
 	}
-	e = g.withUmask(c, func() error { return unix.Mkdirat(at.dir, at.last(), mode) })
-	if e == unix.EROFS {
-		e = g.creator.makeDir(g, c, at, mode)
-	}
-	return g.noted(c, "mkdir", at, e)
+	return g.noted(c, operation, at, create(at))
+}
+
+func (g *guard) makeDir(c *call, dirfd int, path uint64, mode uint32) unix.Errno {
+	return g.makeName(c, "mkdir", dirfd, path, func(at location) unix.Errno {
+		e := g.withUmask(c, func() error { return unix.Mkdirat(at.dir, at.last(), mode) })
+		if e == unix.EROFS {
+			e = g.creator.makeDir(g, c, at, mode)
+		}
+		return e
+	})
 }
 
 func (g *guard) makeNode(c *call, dirfd int, path uint64, mode uint32, dev int) unix.Errno {
@@ -38,21 +45,9 @@ func (g *guard) makeNode(c *call, dirfd int, path uint64, mode uint32, dev int) 
 	default:
 		return unix.EINVAL
 	}
-	at, e := g.locate(c, dirfd, path)
-	if e != 0 {
-		return e
-	}
-	defer at.close()
-	if n, ok := g.guarded(at); ok && !exists(at) {
-		return g.refuse(c, "mknod", n, unix.EROFS)
-	}
-	if e := g.judgeNew(c, "mknod", at); e != 0 {
-		return e
-	}
-	if e := g.arrive(c, "mknod", at, false); e != 0 {
-		return e
-	}
-	return g.noted(c, "mknod", at, g.withUmask(c, func() error { return unix.Mknodat(at.dir, at.last(), mode, dev) }))
+	return g.makeName(c, "mknod", dirfd, path, func(at location) unix.Errno {
+		return g.withUmask(c, func() error { return unix.Mknodat(at.dir, at.last(), mode, dev) })
+	})
 }
 
 func (g *guard) symlink(c *call, target uint64, dirfd int, path uint64) unix.Errno {
@@ -63,24 +58,12 @@ func (g *guard) symlink(c *call, target uint64, dirfd int, path uint64) unix.Err
 	if e != 0 {
 		return e
 	}
-	at, e := g.locate(c, dirfd, path)
-	if e != 0 {
-		return e
-	}
-	defer at.close()
-	if n, ok := g.guarded(at); ok && !exists(at) {
-		return g.refuse(c, "symlink", n, unix.EROFS)
-	}
-	if e := g.judgeNew(c, "symlink", at); e != 0 {
-		return e
-	}
-	if e := g.linked(c, "symlink", at); e != 0 {
-		return e
-	}
-	if e := g.arrive(c, "symlink", at, false); e != 0 {
-		return e
-	}
-	return g.noted(c, "symlink", at, result(unix.Symlinkat(text, at.dir, at.last())))
+	return g.makeName(c, "symlink", dirfd, path, func(at location) unix.Errno {
+		if e := g.linked(c, "symlink", at); e != 0 {
+			return e
+		}
+		return result(unix.Symlinkat(text, at.dir, at.last()))
+	})
 }
 
 func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint64, flags int) unix.Errno {
