@@ -75,7 +75,7 @@ func peerPrograms() []peer {
 			want: []string{"// peercrate works\n// peercrate works\n"}},
 		{name: "HTTP/2 stream", script: `$PEER stream $TLS ca.pem; $PEER stream $WEB ca.pem`, want: []string{"re: one, re: two, grpc-status 0, HTTP/2.0\nre: one, re: two, grpc-status 0, HTTP/2.0\n"}},
 		{name: "gRPC", slow: true, needs: []string{"python3"}, check: grpcUsable, script: `cat > g.py <<'X'` + grpcClient + "\nX\npython3 g.py", want: []string{"gRPC hello\ngRPC TLS hello\n"}},
-		{name: "variables", only: "proxies", script: `env | grep -i '_proxy\|^CLOUDSDK\|^GIT_SSH\|^JAVA_TOOL\|^SANDBOX\|^GIT_CONFIG_P' | sed "s|ProxyCommand=.*|ProxyCommand=SRT|" | LC_ALL=C sort`, want: []string{peerVariables}}, // network 131
+		{name: "variables", only: "proxies", script: `env | grep -i '_proxy\|^CLOUDSDK\|^GIT_SSH\|^JAVA_TOOL\|^SANDBOX\|^GIT_CONFIG_P' | sed "s|ProxyCommand=.*|ProxyCommand=SRT|; s|$TMPDIR|TMPDIR|" | LC_ALL=C sort`, want: []string{peerVariables}}, // network 131
 		{name: "Gradle and other JVMs", only: "proxies", slow: true, needs: []string{"java", "javac"}, script: `cat > S.java <<'X'` + selectorClient + `
 X
 			java -XX:TieredStopAtLevel=1 S.java; java -Dhttps.proxyHost=other -XX:TieredStopAtLevel=1 S.java`, // network 139
@@ -114,7 +114,7 @@ GIT_SSH_COMMAND=ssh -o ControlMaster=no -o ControlPath=none -o ProxyCommand=SRT
 GRPC_PROXY=http://localhost:3128
 HTTPS_PROXY=http://localhost:3128
 HTTP_PROXY=http://localhost:3128
-JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=localhost -Dhttp.proxyPort=3128 -Dhttps.proxyHost=localhost -Dhttps.proxyPort=3128 -Dhttp.nonProxyHosts=localhost|127.*|[::1]
+JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=localhost -Dhttp.proxyPort=3128 -Dhttps.proxyHost=localhost -Dhttps.proxyPort=3128 -Dhttp.nonProxyHosts=localhost|127.*|[::1] -Djava.io.tmpdir=TMPDIR
 NO_PROXY=localhost,127.0.0.1,::1
 RSYNC_PROXY=localhost:1080
 SANDBOX_RUNTIME=1

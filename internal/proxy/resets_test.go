@@ -65,7 +65,7 @@ func TestHopsBreakOff(t *testing.T) {
 					w.dial, w.linger, w.drain = 50*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
 				}})
 				r.exchange(connectTo("a.test:443"))
-				goroutines, descriptors := runtime.NumGoroutine(), openDescriptors()
+				goroutines, descriptors := r.goroutines(), openDescriptors()
 				for cut := range len(hop.answer) {
 					at.Store(int64(cut))
 					if got := r.exchange(connectTo("a.test:443")); status(got) != "HTTP/1.1 502 Bad Gateway" {
@@ -90,11 +90,14 @@ func TestHopsBreakOff(t *testing.T) {
 	}
 }
 
+// goroutines counts those that do something; workers wait for the next connection.
+func (r *rig) goroutines() int { return runtime.NumGoroutine() - int(r.s.workers.idle.Load()) }
+
 // settled waits until a rig holds no more than before.
 func settled(t *testing.T, r *rig, goroutines, descriptors int) {
 	t.Helper()
 	eventually(t, "the end of all connections", func() bool { return len(r.s.slots) == 0 })
-	eventually(t, "the end of all goroutines", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
+	eventually(t, "the end of all goroutines", func() bool { return r.goroutines() <= goroutines+2 })
 	eventually(t, "the closing of all descriptors", func() bool { return openDescriptors() <= descriptors+2 })
 }
 
@@ -107,7 +110,7 @@ func TestTunnelsBreakOff(t *testing.T) {
 		port := server(t, func(c *net.TCPConn) { breakOff(c, answer, int(at.Load()), how) })
 		r := newRig(t, setup{allow: []string{"127.0.0.1"}, waits: func(w *waits) { w.linger, w.drain = 10*time.Millisecond, 20*time.Millisecond }})
 		r.exchange(connectTo("127.0.0.1:" + port))
-		goroutines, descriptors := runtime.NumGoroutine(), openDescriptors()
+		goroutines, descriptors := r.goroutines(), openDescriptors()
 		for cut := range len(answer) {
 			at.Store(int64(cut))
 			for _, raw := range []string{
@@ -156,7 +159,7 @@ func TestHandshakesBreakOff(t *testing.T) {
 	r := newRig(t, setup{allow: []string{"127.0.0.1"}, options: func(o *Options) { o.Roots = roots }, waits: func(w *waits) { w.dial = 2 * time.Second }})
 	get := fmt.Sprintf("GET https://127.0.0.1:%s/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", port)
 	r.exchange(get)
-	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors()
+	goroutines, descriptors := r.goroutines(), openDescriptors()
 	for n := int64(0); n < 900; n += 37 {
 		limit.Store(n)
 		if got := r.exchange(get); status(got) != "HTTP/1.1 502 Bad Gateway" {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -354,7 +353,7 @@ func TestGarbage(t *testing.T) {
 	r := newRig(t, setup{allow: []string{"127.0.0.1"}, waits: func(w *waits) {
 		w.linger, w.firstByte, w.head, w.socks = 5*time.Millisecond, time.Second, time.Second, time.Second
 	}})
-	before := runtime.NumGoroutine()
+	before := r.goroutines()
 	seeds := []string{connectTo("127.0.0.1:" + port), socksConnect("127.0.0.1", port), "GET http://127.0.0.1:" + port + "/ HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 400 {
@@ -369,7 +368,7 @@ func TestGarbage(t *testing.T) {
 		conn.Close()
 	}
 	eventually(t, "the end of all connections", func() bool { return len(r.s.slots) == 0 })
-	eventually(t, "the end of all goroutines", func() bool { return runtime.NumGoroutine() <= before+2 })
+	eventually(t, "the end of all goroutines", func() bool { return r.goroutines() <= before+2 })
 	r.tunnel("127.0.0.1:" + port).Close()
 }
 
