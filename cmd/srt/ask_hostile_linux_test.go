@@ -124,31 +124,26 @@ func TestAskOfSuspended(t *testing.T) {
 	})
 }
 
+// The main goroutine of the test program "ticks" keeps the first thread, on which
+// init functions run.
+func init() {
+	if filepath.Base(os.Args[0]) == "ticks" {
+		runtime.LockOSThread()
+	}
+}
+
 // ticks is the test program "ticks": a process whose first thread has ended, or is
 // held by a debugger, and another one of which writes on.
 func ticks() {
 	go write()
 	if len(os.Args) < 2 {
-		leave()
+		_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 	}
 	time.Sleep(time.Hour)
 }
 
-// leave ends the first thread, on which the program's main function begins.
-func leave() {
-	if runtime.LockOSThread(); unix.Gettid() == os.Getpid() {
-		_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
-	}
-	go leave()
-	select {}
-}
-
-// write writes, but not on the first thread.
 func write() {
-	if runtime.LockOSThread(); unix.Gettid() == os.Getpid() {
-		go write()
-		select {}
-	}
+	runtime.LockOSThread()
 	// Nothing of the runtime, which may wait for the thread that is held.
 	word, nap := []byte("tock\n"), unix.NsecToTimespec(20e6)
 	fmt.Fprintln(os.Stderr, "here")

@@ -118,7 +118,7 @@ const treeSettings = `{"network":{"allowedDomains":[],"deniedDomains":[]},
 const look = `umask
 for p in hidden scratch nested f d d/secret d/e d/e/g ro link l a nested/in nested/w; do mv $p $p.aside && mv $p.aside $p; rm -d $p.none; done
 ls /proc | grep '^[a-z]' | sort | tr '\n' ' '; cat /proc/sys/user/max_user_namespaces /proc/self/setgroups /proc/self/uid_map /proc/self/gid_map /proc/sys/kernel/hostname
-ls /proc/self/fd; grep -E '^(Cap|Seccomp|NoNew|Uid|Gid|Groups|Sig|Umask)' /proc/self/status; cut -d: -f1 /proc/net/dev; ulimit -a`
+ls /proc/self/fd; grep -E '^(Cap|Seccomp|NoNew|Uid|Gid|Groups|Sig(Pnd|Blk|Ign|Cgt)|Umask)' /proc/self/status; cut -d: -f1 /proc/net/dev; ulimit -a`
 
 // survey prints what a program finds out about each path below the current
 // directory, about /dev, and about the parts of /proc and /sys that a sandbox
