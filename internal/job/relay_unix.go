@@ -41,8 +41,13 @@ func NewRelay(interrupt func(error)) *Relay {
 	return r
 }
 
-// Stop leaves the signals to others.
-func (r *Relay) Stop() { signal.Stop(r.signals) }
+// Stop ends the relay: the signals have their usual effect again. SIGQUIT has none
+// any more. The one that a terminal's key sends reaches this process too, perhaps
+// only now, and a Go program would print the stacks of its goroutines.
+func (r *Relay) Stop() {
+	signal.Ignore(unix.SIGQUIT)
+	signal.Stop(r.signals)
+}
 
 // Attach names the command that gets the signals from now on.
 func (r *Relay) Attach(cmd Command) {
