@@ -57,7 +57,7 @@ func (m waiting) Run() int {
 	chosen := false
 	goflag.Visit(func(f *goflag.Flag) { chosen = chosen || f.Name == "test.parallel" })
 	if !chosen {
-		if err := goflag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+		if err := goflag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 			panic(err)
 		}
 	}
