@@ -194,7 +194,7 @@ func (t *terminal) borrow(fd int) (back func(unix.Signal) unix.Signal, err error
 	ours := unix.Getpgrp()
 	owner, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	if err == nil && owner != ours && !t.isOurJob(owner) {
-		stopCaller(unix.SIGTTIN, true)
+		stopCaller(unix.SIGTTIN, true, never)
 		owner, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		if err == nil && owner != ours && !t.isOurJob(owner) {
 			return nil, errBackground

@@ -136,20 +136,28 @@ func parseViolation(body string) (launch.Violation, bool) {
 type stop struct {
 	signal          syscall.Signal
 	asked, ownGroup bool
+	continues       int // of the command before it
 }
 
 // stopped hands a stop of the command on. A conversation that has the terminal
 // must not keep srt-init's next words waiting, so the answer comes from elsewhere.
 func (p *process) stopped(s syscall.Signal, ownGroup bool) {
 	p.mu.Lock()
-	asked := p.stopAsked
+	asked, continues := p.stopAsked, p.continues
 	p.stopAsked = false
 	p.mu.Unlock()
 	select {
 	case <-p.stops: // it went on since
 	default:
 	}
-	p.stops <- stop{s, asked, ownGroup}
+	p.stops <- stop{s, asked, ownGroup, continues}
+}
+
+// continuedSince reports whether the command went on after a stop.
+func (p *process) continuedSince(s stop) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.continues != s.continues
 }
 
 // answerStops answers the command's stops one after the other until end is called.
@@ -161,7 +169,7 @@ func (p *process) answerStops() (end func()) {
 			select {
 			case <-p.exited:
 			default:
-				p.terminal.stopped(s.signal, s.asked, s.ownGroup)
+				p.terminal.stopped(s.signal, s.asked, s.ownGroup, func() bool { return p.continuedSince(s) })
 			}
 		}
 	}()

@@ -38,6 +38,7 @@ func (p *process) Signal(s os.Signal) error {
 		}
 	case unix.SIGCONT:
 		p.stopAsked = false
+		p.continues++
 		if p.held {
 			return nil // it goes on with the end of the conversation
 		}

@@ -69,6 +69,7 @@ type process struct {
 	started   bool               // the command may run
 	killed    bool               // srt-init was asked to end everything
 	stopAsked bool               // SIGTSTP was passed on, its effect not yet seen
+	continues int                // how often the command was continued
 	status    syscall.WaitStatus // of srt-init
 }
 

@@ -90,8 +90,9 @@ func (t *terminal) lend() error {
 }
 
 // stopped answers a stop of the command. asked says that the caller was told to
-// stop and passed that on, ownGroup that the command is not in the job's group.
-func (t *terminal) stopped(s unix.Signal, asked, ownGroup bool) {
+// stop and passed that on, ownGroup that the command is not in the job's group,
+// over that somebody continued the job since: who stopped then would stay stopped.
+func (t *terminal) stopped(s unix.Signal, asked, ownGroup bool, over func() bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -100,10 +101,10 @@ func (t *terminal) stopped(s unix.Signal, asked, ownGroup bool) {
 	case t.lent:
 		// The caller's group did not see what the terminal sent. A command that
 		// stops itself for good does that alone, in every job.
-		stopCaller(s, s != unix.SIGSTOP)
+		stopCaller(s, s != unix.SIGSTOP, over)
 		t.goOn()
 	case asked:
-		stopCaller(unix.SIGTSTP, false) // the rest of the group was told as well
+		stopCaller(unix.SIGTSTP, false, over) // the rest of the group was told as well
 		t.goOn()
 	}
 }
@@ -131,7 +132,7 @@ func (t *terminal) wanted(s unix.Signal, ownGroup bool) {
 		t.continued()
 		return
 	case group != t.ours:
-		stopCaller(s, true)
+		stopCaller(s, true, never)
 	}
 	// A caller that ignores the signal would not be stopped but take the terminal
 	// from under a shell.
