@@ -48,8 +48,18 @@ func (r *report) write(violations []srt.Violation) {
 	}
 }
 
+// writeBlock prints the block that tools look for, whose lines are the events and
+// nothing else, and then the cures, each once.
 func writeBlock(w io.Writer, violations []srt.Violation) error {
-	_, err := fmt.Fprintln(w, srt.ViolationBlock(violations))
+	text := srt.ViolationBlock(violations) + "\n"
+	said := map[string]bool{"": true}
+	for _, v := range violations {
+		if !said[v.Setting] {
+			text += "to allow it: " + v.Setting + "\n"
+		}
+		said[v.Setting] = true
+	}
+	_, err := io.WriteString(w, text)
 	return err
 }
 
