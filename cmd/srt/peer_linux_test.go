@@ -131,7 +131,7 @@ func (w *peerWorld) run(t *testing.T, s *sandboxed, script string) (out, errs st
 	base := s.command("bash", "-c", script)
 	cmd := exec.CommandContext(ctx, base.Path, base.Args[1:]...)
 	cmd.Dir, cmd.SysProcAttr, cmd.Env = base.Dir, base.SysProcAttr, base.Env
-	cmd.Env = append(cmd.Env, "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/go/bin:"+cargoDir(), "RUSTUP_HOME="+rustupHome(), "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
+	cmd.Env = append(cmd.Env, "PATH="+peerPath(), "RUSTUP_HOME="+rustupHome(), "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
 		"WEB="+w.web, "TLS="+w.tls, "PLAIN="+strings.TrimPrefix(w.web, "http://"), "PEER="+s.binaryCalled("peer"), "SRT="+s.binary)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

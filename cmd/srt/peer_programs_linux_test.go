@@ -196,18 +196,29 @@ func pipUsable(int) string { return pythonHas("pip") }
 // grpcUsable tells why gRPC cannot be used.
 func grpcUsable(int) string { return pythonHas("grpc") }
 
-// cargoUsable tells why a user cannot use cargo: it often belongs to one.
+// cargoUsable tells why a user cannot use cargo: it often belongs to one, or knows
+// no registry but git repositories, as before version 1.68.
 func cargoUsable(uid int) string {
+	find := exec.Command("env", "PATH="+peerPath(), "sh", "-c", "cargo --version && command -v cargo")
+	out, err := find.Output()
+	var minor int
+	if _, scanErr := fmt.Sscanf(string(out), "cargo 1.%d", &minor); err != nil || scanErr != nil || minor < 68 {
+		return fmt.Sprintf("cargo 1.68 is not installed (%q, %v)", out, err)
+	}
 	if uid == os.Getuid() {
 		return ""
 	}
-	for dir := cargoDir(); dir != "/"; dir = filepath.Dir(dir) {
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	for dir := filepath.Dir(lines[len(lines)-1]); dir != "/"; dir = filepath.Dir(dir) {
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm()&0o005 != 0o005 {
 			return "cargo is installed for another user"
 		}
 	}
 	return ""
 }
+
+// peerPath is where the peers' programs are looked for.
+func peerPath() string { return "/usr/local/bin:/usr/bin:/bin:/usr/local/go/bin:" + cargoDir() }
 
 // cargoDir is where cargo is, or a directory where nothing is.
 func cargoDir() string {
