@@ -79,7 +79,7 @@ func FuzzLocate(f *testing.F) {
 		if e != expected || e == 0 && (got.Ino != want.Ino || got.Dev != want.Dev) && !strings.Contains(path, "proc") {
 			t.Errorf("%q: %v, the kernel says %v", path, e, expected)
 		}
-		if after := openDescriptors(t); after != before {
+		if after := openDescriptors(t); after > before {
 			t.Errorf("%q: %d descriptors before, %d after", path, before, after)
 		}
 	})
