@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ func (r *posixRun) states() error {
 		name string
 		run  func() string
 	}{
-		{"umask", r.masks}, {"working directory removed", r.removedDirectory}, {"working directory moved", r.movedDirectory},
+		{"umask", r.masks}, {"umask of other threads", r.othersMasks}, {"working directory removed", r.removedDirectory}, {"working directory moved", r.movedDirectory},
 		{"working directory closed", r.closedDirectory}, {"thread with its own directory", r.ownDirectory}, {"no descriptor left", r.noDescriptors},
 		{"default ACL", r.defaultACL}, {"removed directory as a base", r.removedBase}, {"lowest descriptor", r.lowestDescriptor},
 		{"file size limit", r.sizeLimit}, {"exclusive race", r.exclusive}, {"nameless file gets a name", r.nameless}, {"open of a socket", r.bound},
@@ -41,6 +42,56 @@ func (r *posixRun) masks() string {
 		result += errorName(unix.Mkdir(fmt.Sprint("d", mask), 0o777)) + errorName(unix.Mknod(fmt.Sprint("n", mask), unix.S_IFIFO|0o666, 0))
 		result += errorName(unix.Mkdir(fmt.Sprint("group/d", mask), 0o777))
 	}
+	unix.Umask(0o022)
+	return result
+}
+
+// othersMasks is for a mask that other threads change: one after the other, many
+// at once, and one that shares it no longer.
+func (r *posixRun) othersMasks() string {
+	result := ""
+	create := func(name string) {
+		var st unix.Stat_t
+		_ = openAs(unix.AT_FDCWD, name, unix.O_CREAT|unix.O_WRONLY, 0o777)
+		e := errorName(unix.Stat(name, &st))
+		result += fmt.Sprintf(" %o%s", st.Mode, e)
+	}
+	elsewhere := func(run func()) {
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			runtime.LockOSThread() // and ends with the goroutine
+			run()
+		})
+		wait.Wait()
+	}
+	create("o")
+	for i := range 20 {
+		mask := i * 37 & 0o777
+		elsewhere(func() { unix.Umask(mask) })
+		create(fmt.Sprint("o", i))
+		create(fmt.Sprint("o", i, "again"))
+	}
+	for i := range 10 {
+		var wait sync.WaitGroup
+		for n := range 100 { // more than are followed at a time
+			wait.Go(func() {
+				runtime.LockOSThread()
+				unix.Umask(n)
+				_ = unix.Mkdir("many", 0o777)
+				_ = unix.Rmdir("many")
+			})
+		}
+		wait.Wait()
+		unix.Umask(i)
+		create(fmt.Sprint("p", i))
+		elsewhere(func() { unix.Umask(0o70 | i) })
+		create(fmt.Sprint("q", i))
+	}
+	elsewhere(func() {
+		_ = unix.Unshare(unix.CLONE_FS)
+		unix.Umask(0o777)
+	})
+	create("r")
 	unix.Umask(0o022)
 	return result
 }

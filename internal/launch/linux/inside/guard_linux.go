@@ -193,7 +193,12 @@ func (c *call) int(i int) int { return int(int32(c.args[i])) }
 func (g *guard) serve(n *notification) {
 	c := &call{id: n.ID, pid: int(n.PID), args: n.Args}
 	nr := uintptr(n.Nr)
+	g.tasks.masks.returned(c.pid)
 	switch nr {
+	case unix.SYS_UMASK:
+		g.tasks.changeMask(c.pid, c.int(0))
+		g.listener.proceed(c.id)
+		return
 	case unix.SYS_CONNECT:
 		g.serveConnect(c)
 		return

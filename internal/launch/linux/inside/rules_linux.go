@@ -38,6 +38,10 @@ func filterRules(o FilterOptions) []rule {
 	rules = append(rules, limitRules()...)
 	rules = append(rules, terminalRules()...)
 	rules = append(rules, initRules()...)
+	if o.served() {
+		// srt-init makes files with the caller's file mode mask, and remembers it.
+		rules = append(rules, rule{call: unix.SYS_UMASK, action: unix.SECCOMP_RET_USER_NOTIF})
+	}
 	switch {
 	case o.Landlock != nil:
 		rules = append(rules, landlockRules(o.Landlock)...)

@@ -2,7 +2,6 @@ package inside
 
 import (
 	"bytes"
-	"fmt"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +16,7 @@ const recentTasks = 32
 // has its number, everything in it has vanished.
 type tasks struct {
 	recent [recentTasks]task
+	masks  maskChanges
 	buf    [4096]byte // a thread's status is about 1.5 KiB
 }
 
@@ -25,6 +25,10 @@ type task struct {
 	tid    int
 	dir    int // O_PATH descriptor of /proc/TID
 	status int // /proc/TID/status, 0 until it is asked for
+	alive  int // /proc/TID/oom_score_adj, a file that costs little to read, 0 until it is asked for
+	// mask is the file mode mask, if known.
+	mask  int
+	known bool
 }
 
 // at runs step on the caller's entry, once more when what was remembered is a
@@ -46,31 +50,26 @@ func (t *tasks) at(tid int, step func(*task) error) error {
 }
 
 func (k *task) forget() {
-	if k.tid != 0 {
-		unix.Close(k.dir)
-	}
-	if k.status != 0 {
-		unix.Close(k.status)
+	for _, fd := range []int{k.dir, k.status, k.alive} {
+		if fd != 0 {
+			unix.Close(fd)
+		}
 	}
 	*k = task{}
 }
 
-// umask returns the caller's file mode mask, see proc_pid_status(5).
+// umask returns the caller's file mode mask. Reading it takes the kernel longer
+// than most calls, so it is remembered until somebody changes one.
 func (t *tasks) umask(tid int) (int, unix.Errno) {
+	t.masks.settle(t.readMask)
 	mask := 0
-	err := t.at(tid, func(k *task) error {
-		if k.status == 0 {
-			fd, err := unix.Openat(k.dir, "status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return err
-			}
-			k.status = fd
+	err := t.at(tid, func(k *task) (err error) {
+		if k.known && t.masks.settled() {
+			mask = k.mask
+			return k.mustLive(t.buf[:])
 		}
-		n, err := unix.Pread(k.status, t.buf[:], 0)
-		if err != nil {
-			return err
-		}
-		mask, err = parseUmask(t.buf[:n])
+		mask, err = k.readMask(t.buf[:])
+		k.mask, k.known = mask, err == nil && t.masks.settled()
 		return err
 	})
 	switch err {
@@ -81,6 +80,57 @@ func (t *tasks) umask(tid int) (int, unix.Errno) {
 	default:
 		return 0, unix.ESRCH
 	}
+}
+
+// readMask asks the kernel.
+func (t *tasks) readMask(tid int) (mask int, err error) {
+	err = t.at(tid, func(k *task) (err error) {
+		mask, err = k.readMask(t.buf[:])
+		return err
+	})
+	return mask, err
+}
+
+// changeMask notes that the caller is about to change its file mode mask, which
+// other threads may share, and processes made by clone(2) with CLONE_FS.
+func (t *tasks) changeMask(tid, mask int) {
+	for i := range t.recent {
+		t.recent[i].known = false
+	}
+	t.masks.add(tid, mask)
+}
+
+// mustLive reports ESRCH when the thread is gone.
+func (k *task) mustLive(buf []byte) error {
+	if err := k.openFile(&k.alive, "oom_score_adj"); err != nil {
+		return err
+	}
+	_, err := unix.Pread(k.alive, buf[:1], 0)
+	return err
+}
+
+// readMask reads the file mode mask, see proc_pid_status(5).
+func (k *task) readMask(buf []byte) (int, error) {
+	if err := k.openFile(&k.status, "status"); err != nil {
+		return 0, err
+	}
+	n, err := unix.Pread(k.status, buf, 0)
+	if err != nil {
+		return 0, err
+	}
+	return parseUmask(buf[:n])
+}
+
+// openFile opens a file of the thread's directory, once.
+func (k *task) openFile(fd *int, name string) error {
+	if *fd != 0 {
+		return nil
+	}
+	opened, err := unix.Openat(k.dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		*fd = opened
+	}
+	return err
 }
 
 func parseUmask(status []byte) (int, error) {
@@ -98,7 +148,7 @@ func parseUmask(status []byte) (int, error) {
 func (t *tasks) open(tid, n, flags int) (fd int, err error) {
 	name := "cwd"
 	if n != unix.AT_FDCWD {
-		name = fmt.Sprintf("fd/%d", n)
+		name = "fd/" + strconv.Itoa(n)
 	}
 	err = t.at(tid, func(k *task) error {
 		fd, err = unix.Openat(k.dir, name, flags|unix.O_PATH|unix.O_CLOEXEC, 0)

@@ -42,6 +42,51 @@ func TestUmaskOfCallers(t *testing.T) {
 	}
 }
 
+// A mask is remembered only while nobody is changing one.
+func TestUmaskChanges(t *testing.T) {
+	var k tasks
+	a, b := sleeper(t, "027").Process.Pid, sleeper(t, "0").Process.Pid
+	remembered := func(want bool) {
+		t.Helper()
+		wantUmask(t, &k, a, 0o027)
+		if got := k.recent[a%recentTasks].known; got != want {
+			t.Errorf("mask remembered: %v, want %v", got, want)
+		}
+	}
+	remembered(true)
+	k.changeMask(b, 0o777) // does not happen
+	remembered(false)
+	k.masks.returned(a)
+	remembered(false)
+	k.masks.returned(b) // but the process went on
+	remembered(true)
+	k.changeMask(b, 0) // makes no difference
+	remembered(true)
+	k.changeMask(a, 0o027) // with another one pending nobody can tell
+	k.changeMask(b, 0)
+	remembered(false)
+	k.masks.returned(a)
+	remembered(true)
+
+	k.changeMask(a, 0)
+	gone := sleeper(t, "0")
+	k.changeMask(gone.Process.Pid, 0o777)
+	k.masks.returned(a)
+	remembered(false)
+	_ = gone.Process.Kill()
+	_ = gone.Wait()
+	remembered(true)
+
+	const beyond = 1 << 23 // no process has such a number
+	for tid := range maxMaskChanges + 1 {
+		k.changeMask(beyond+tid, 0)
+	}
+	remembered(false)
+	if n := len(k.masks.pending); n > maxMaskChanges {
+		t.Errorf("%d changes are followed", n)
+	}
+}
+
 // A process number that was seen before may be somebody else's by now.
 func TestRememberedCallerIsGone(t *testing.T) {
 	var k tasks
