@@ -21,7 +21,7 @@ type Landlock struct{}
 
 // Prepare implements [launch.Launcher].
 func (Landlock) Prepare(s launch.Streams) (launch.Sandbox, error) {
-	p, err := startInit(s, inside.LandlockName, &syscall.SysProcAttr{Setpgid: !s.NewSession, Setsid: s.NewSession})
+	p, err := startInit(s, inside.LandlockName, initEnvironment, &syscall.SysProcAttr{Setpgid: !s.NewSession, Setsid: s.NewSession})
 	if err != nil {
 		return nil, &launch.StartError{Stage: "start", Text: "starting srt-init: " + err.Error(), Err: err}
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,7 +76,8 @@ type process struct {
 
 // prepare creates the namespaces and starts srt-init in them.
 func prepare(s launch.Streams) (*process, error) {
-	p, err := startInit(s, inside.Name, namespaceAttributes(s.NewSession))
+	env := append(slices.Clip(initEnvironment), inside.IdentityVariable(os.Geteuid(), os.Getegid()))
+	p, err := startInit(s, inside.Name, env, namespaceAttributes(s.NewSession))
 	if err != nil {
 		return nil, startError("namespaces", "creating the namespaces: "+err.Error(), err)
 	}
@@ -91,13 +93,13 @@ func newProcess(pid, control int, newSession bool) *process {
 }
 
 // startInit re-executes this program as srt-init.
-func startInit(s launch.Streams, name string, sys *syscall.SysProcAttr) (*process, error) {
+func startInit(s launch.Streams, name string, env []string, sys *syscall.SysProcAttr) (*process, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("creating the control socket: %w", err)
 	}
 	defer unix.Close(fds[1])
-	attr := &syscall.ProcAttr{Dir: "/", Env: initEnvironment, Files: []uintptr{s.Stdio[0].Fd(), s.Stdio[1].Fd(), s.Stdio[2].Fd(), uintptr(fds[1])}, Sys: sys}
+	attr := &syscall.ProcAttr{Dir: "/", Env: env, Files: []uintptr{s.Stdio[0].Fd(), s.Stdio[1].Fd(), s.Stdio[2].Fd(), uintptr(fds[1])}, Sys: sys}
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{name}, attr)
 	runtime.KeepAlive(s.Stdio)
 	if err != nil {
@@ -116,12 +118,15 @@ func startInit(s launch.Streams, name string, sys *syscall.SysProcAttr) (*proces
 var initEnvironment = []string{"GOMAXPROCS=2"}
 
 func namespaceAttributes(newSession bool) *syscall.SysProcAttr {
-	uid, gid := os.Geteuid(), os.Getegid()
 	return &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
-			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
+			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP |
+			// As in vfork(2) the child shares this process's memory until it executes
+			// srt-init. Otherwise every page of memory that any thread writes next would be
+			// copied, which takes longer than making the namespaces. For that the mappings
+			// of user and group must be left to srt-init: package syscall would have the
+			// child wait for this thread, which waits for the child.
+			unix.CLONE_VM | unix.CLONE_VFORK,
 		AmbientCaps: inside.Capabilities,
 		// A process group of its own: signals to "my group" stay inside, and the
 		// terminal can make the whole sandbox its foreground job.

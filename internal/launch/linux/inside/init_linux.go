@@ -68,6 +68,9 @@ type initProcess struct {
 }
 
 func (i *initProcess) run() (ending, error) {
+	if err := mapIdentity(); err != nil {
+		return ending{}, &stageError{stage: "namespaces", err: err}
+	}
 	if err := i.harden(); err != nil {
 		return ending{}, err
 	}
