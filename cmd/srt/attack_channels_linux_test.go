@@ -354,7 +354,7 @@ func TestInitEnvironment(t *testing.T) {
 		for _, pid := range strings.Fields(string(pids)) {
 			env, err := os.ReadFile("/proc/" + pid + "/environ")
 			// Race builds pass the detector's options on, and nothing else.
-			if own := strings.ReplaceAll(string(env), "GORACE="+os.Getenv("GORACE")+"\x00", ""); err != nil || own != "GOMAXPROCS=2\x00" || !raceEnabled && own != string(env) {
+			if own := strings.ReplaceAll(string(env), "GORACE="+os.Getenv("GORACE")+"\x00", ""); err != nil || own != "GOMAXPROCS=2\x00GOGC=400\x00SRT_IDENTITY=0 0\x00" || !raceEnabled && own != string(env) {
 				t.Errorf("environment of process %s: %q, %v", pid, env, err)
 			}
 			found++

@@ -113,9 +113,9 @@ func startInit(s launch.Streams, name string, env []string, sys *syscall.SysProc
 	return p, nil
 }
 
-// initEnvironment keeps the runtime of srt-init from looking for the limits of
-// its cgroup. The command never sees it.
-var initEnvironment = []string{"GOMAXPROCS=2"}
+// initEnvironment tells the runtime of srt-init how many processors it may keep
+// busy, and that it has memory to spare. The command never sees it.
+var initEnvironment = []string{"GOMAXPROCS=2", "GOGC=400"}
 
 func namespaceAttributes(newSession bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{

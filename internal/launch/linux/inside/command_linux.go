@@ -26,28 +26,35 @@ type commandError struct {
 func (e *commandError) Error() string { return e.err.Error() }
 func (e *commandError) Unwrap() error { return e.err }
 
-// start gives up everything on the main thread and runs the command from there.
-// The other threads of srt-init keep what they have; the runtime never starts
-// new ones from a thread that is locked.
-func (i *initProcess) start(filter []unix.SockFilter) (int, error) {
+// prepareStart gives up everything on the main thread, from where start runs the
+// command. The other threads of srt-init keep what they have; the runtime never
+// starts new ones from a thread that is locked.
+func (i *initProcess) prepareStart() (start func() (pid int, err error), err error) {
 	dir, err := i.workingDirectory()
 	if err != nil {
-		return 0, err
+		return nil, err
+	}
+	filter, err := assemble(filterRules(i.spec.Filter))
+	if err != nil {
+		return nil, err
+	}
+	if i.spec.Filter.served() {
+		i.direct = newDirect(i.control, i.spec)
+		i.direct.paused = i.pauses.recent
+		i.guard = startGuard(i.control, i.spec, i.direct)
 	}
 	listener, err := confineThread(filter, i.spec.Filter)
 	if err != nil {
-		return 0, &stageError{stage: "privileges", err: err}
+		return nil, &stageError{stage: "privileges", err: err}
 	}
-	if listener >= 0 {
-		i.direct = newDirect(i.control, i.spec)
-		i.direct.paused = i.pauses.recent
-		i.guard = startGuard(listener, i.control, i.spec, i.direct)
+	if i.guard != nil {
+		i.guard.listen(listener)
 	}
-	pid, err := i.exec(dir)
-	if err == nil {
-		detachStreams()
+	program, attr, err := i.program(dir)
+	if err != nil {
+		return nil, err
 	}
-	return pid, err
+	return func() (int, error) { return i.spawn(program, attr) }, nil
 }
 
 // confineThread gives up every privilege of the calling thread for good and
@@ -87,16 +94,6 @@ func isDir(p string) bool {
 	return err == nil && fi.IsDir()
 }
 
-// exec starts the program; a script without a "#!" line is given to the shell,
-// as execvp(3) does.
-func (i *initProcess) exec(dir string) (int, error) {
-	program, attr, err := i.program(dir)
-	if err != nil {
-		return 0, err
-	}
-	return i.spawn(program, attr)
-}
-
 // program finds what to run and what it is born with.
 func (i *initProcess) program(dir string) (string, *syscall.ProcAttr, error) {
 	path, err := lookPath(i.spec.Path, dir, i.spec.Env)
@@ -110,6 +107,8 @@ func (i *initProcess) program(dir string) (string, *syscall.ProcAttr, error) {
 	return path, &syscall.ProcAttr{Dir: dir, Env: i.spec.Env, Files: files}, nil
 }
 
+// spawn starts the program; a script without a "#!" line is given to the shell,
+// as execvp(3) does.
 func (i *initProcess) spawn(path string, attr *syscall.ProcAttr) (int, error) {
 	pid, err := i.fork(path, i.spec.Args, attr)
 	if errors.Is(err, syscall.ENOEXEC) {

@@ -24,13 +24,15 @@ import (
 // One thread does everything but opens that may block. It holds no effective
 // capability while it acts, so the kernel judges it exactly like the caller.
 type guard struct {
-	listener *listener
-	control  int
-	names    map[object][]GuardedName
-	standing *protected.Directories
-	root     int // O_PATH descriptor of the sandbox's root
-	initTask int // O_PATH descriptor of /proc/1/task
-	creator  *creator
+	listener  *listener
+	listeners chan *listener // on which the guard's thread gets its own
+	prepared  chan error     // what became of that thread
+	control   int
+	names     map[object][]GuardedName
+	standing  *protected.Directories
+	root      int // O_PATH descriptor of the sandbox's root
+	initTask  int // O_PATH descriptor of /proc/1/task
+	creator   *creator
 	// rules decide about files where no mount does; nil where mounts do.
 	rules        *pathRules
 	sharedMemory sharedMemory
@@ -72,9 +74,11 @@ const (
 // guardCapabilities stay permitted, to be raised for single steps.
 const guardCapabilities = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_NET_ADMIN
 
-func startGuard(fd, control int, s *Spec, d *direct) *guard {
+// startGuard makes a guard, whose thread gets ready while the caller's becomes the
+// command's.
+func startGuard(control int, s *Spec, d *direct) *guard {
 	g := &guard{
-		listener: newListener(fd), control: control, names: map[object][]GuardedName{},
+		listeners: make(chan *listener), prepared: make(chan error, 1), control: control, names: map[object][]GuardedName{},
 		special: make(chan struct{}, maxSpecialOpens), connects: make(chan struct{}, maxConnects), held: make(chan struct{}, maxHeld),
 	}
 	g.sockets, g.direct = newSockets(s.Sockets, s.Filter.UnixSockets), d
@@ -105,12 +109,17 @@ func startGuard(fd, control int, s *Spec, d *direct) *guard {
 	if err := enableWaking(); err != nil {
 		fail(control, err)
 	}
-	started := make(chan error)
-	go g.loop(started, s.Creatable)
-	if err := <-started; err != nil {
-		fail(control, err)
-	}
+	go g.loop(s.Creatable)
 	return g
+}
+
+// listen lets the guard serve the calls that come to a descriptor of seccomp(2).
+// When it returns the guard is able to.
+func (g *guard) listen(fd int) {
+	if err := <-g.prepared; err != nil {
+		fail(g.control, err)
+	}
+	g.listeners <- newListener(fd)
 }
 
 // fail ends the sandbox: without its guard nothing may go on.
@@ -119,13 +128,14 @@ func fail(control int, err error) {
 	os.Exit(1)
 }
 
-func (g *guard) loop(started chan<- error, creatable []CreatablePath) {
+func (g *guard) loop(creatable []CreatablePath) {
 	runtime.LockOSThread()
 	err := g.prepareThread(creatable)
-	started <- err
+	g.prepared <- err
 	if err != nil {
 		return
 	}
+	g.listener = <-g.listeners
 	var n notification
 	for {
 		if err := g.listener.receive(&n); err != nil {

@@ -110,11 +110,12 @@ func (i *initProcess) confineAndStart() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	i.guard = startGuard(i.control, i.spec, nil)
 	listener, err := i.confineByLandlock()
 	if err != nil {
 		return 0, &stageError{stage: "landlock", err: err}
 	}
-	i.guard = startGuard(listener, i.control, i.spec, nil)
+	i.guard.listen(listener)
 	return i.spawn(program, attr)
 }
 
