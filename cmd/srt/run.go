@@ -16,7 +16,7 @@ import (
 
 // runCommand runs the command of the options and returns its exit status. An
 // error means that it did not run.
-func runCommand(o *options, m *messages) (int, error) {
+func runCommand(o *options, m *messages) (status int, err error) {
 	channel, err := openControl(o.controlFD, m)
 	if err != nil {
 		return 0, err
@@ -29,7 +29,13 @@ func runCommand(o *options, m *messages) (int, error) {
 	defer prepared.Close()
 	ctx, interrupted := context.WithCancelCause(context.Background())
 	relay := job.NewRelay(interrupted)
-	defer relay.Stop()
+	defer func() {
+		// After a command there is nothing left that a signal could end: giving each
+		// signal back would take longer than what is left to do.
+		if err != nil {
+			relay.Stop()
+		}
+	}()
 	report, err := newReport(o, m)
 	if err != nil {
 		return 0, err
