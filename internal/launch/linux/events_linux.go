@@ -29,7 +29,7 @@ func (p *process) Wait() (status launch.Status, err error) {
 		}
 		switch kind {
 		case inside.MessageExit:
-			p.awaitExit()
+			p.awaitEnd(len(body) == exitSize && body[exitSize-1] == 1)
 			return p.end(body)
 		case inside.MessageFailed:
 			p.awaitExit()
@@ -40,14 +40,16 @@ func (p *process) Wait() (status launch.Status, err error) {
 	}
 }
 
+// exitSize is the size of what MessageExit carries.
+const exitSize = 2 + 8 + 1
+
 // end reads the message about the command's end.
 func (p *process) end(body []byte) (launch.Status, error) {
-	const size = 2 + 8
-	if len(body) != size {
+	if len(body) != exitSize {
 		return p.abnormalEnd()
 	}
 	status := statusOf(syscall.WaitStatus(binary.LittleEndian.Uint16(body)))
-	p.reportLimits(status, time.Duration(binary.LittleEndian.Uint64(body[2:]))*time.Microsecond)
+	p.reportLimits(status, time.Duration(binary.LittleEndian.Uint64(body[2:exitSize-1]))*time.Microsecond)
 	return status, nil
 }
 

@@ -29,7 +29,19 @@ func (p *process) awaitExit() {
 	}
 }
 
-// ended records the end of srt-init, once.
+// awaitEnd waits for the end of the sandbox after srt-init's last word. If that says
+// that srt-init is alone, the sandbox has ended: what is left to do is the kernel's,
+// to take the namespaces apart. The terminal is another matter. It stays with the
+// process group that srt-init is in, until that is empty.
+func (p *process) awaitEnd(alone bool) {
+	if !alone || p.via != nil || p.terminal.opened() {
+		p.awaitExit()
+		return
+	}
+	p.ended(0, false)
+}
+
+// ended records the end of srt-init, or that it has nothing more to do, once.
 func (p *process) ended(status syscall.WaitStatus, left bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -54,7 +54,7 @@ type process struct {
 	announced func(port int)
 	sockets   socketRequests
 	watched   *watched      // without the guard
-	exited    chan struct{} // closed when srt-init was reaped, or left behind
+	exited    chan struct{} // closed when srt-init was reaped, or need not be waited for
 
 	// talking holds the one conversation that may be under way.
 	talking chan struct{}

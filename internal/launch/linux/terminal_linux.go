@@ -67,6 +67,16 @@ func (t *terminal) open() bool {
 	return true
 }
 
+// opened reports whether somebody has used the terminal.
+func (t *terminal) opened() bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.tty >= 0
+}
+
 // foreground is the process group that has the terminal, or -1.
 func (t *terminal) foreground() int {
 	group, err := unix.IoctlGetInt(t.tty, unix.TIOCGPGRP)

@@ -46,9 +46,31 @@ func (i *initProcess) finish(e ending) {
 	if i.orphaned.Load() {
 		select {} // endOrphaned ends the process when it has cleaned up
 	}
-	body := []byte{byte(e.status), byte(e.status >> 8)}
-	_ = SendMessage(i.control, MessageExit, binary.LittleEndian.AppendUint64(body, uint64(e.cpu.Microseconds())))
+	body := binary.LittleEndian.AppendUint64([]byte{byte(e.status), byte(e.status >> 8)}, uint64(e.cpu.Microseconds()))
+	if i.alone() {
+		body = append(body, 1)
+	} else {
+		body = append(body, 0)
+	}
+	_ = SendMessage(i.control, MessageExit, body)
 	os.Exit(0)
+}
+
+// alone reports whether nothing of the sandbox is left but this process, and that
+// performs no call any more. What it does not know of it takes for left.
+func (i *initProcess) alone() bool {
+	for i.descendants == nil {
+		// Without a child process 1 has no descendant, and there is nobody else in its
+		// PID namespace.
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG|unix.WALL, nil)
+		switch {
+		case err == unix.ECHILD:
+			return i.guard == nil || i.guard.idle()
+		case pid <= 0 && err != unix.EINTR:
+			return false
+		}
+	}
+	return false
 }
 
 // awaitRest reaps until no process of the sandbox is left. One that merely looks

@@ -160,6 +160,11 @@ func (g *guard) stop() bool {
 	return true
 }
 
+// idle ends the serving of calls if none is being performed, and reports that.
+func (g *guard) idle() bool {
+	return g.serving.TryLock() && len(g.special)+len(g.connects)+len(g.held) == 0
+}
+
 // prepareThread gives the guard's thread a file mode mask of its own and takes
 // its effective capabilities away.
 func (g *guard) prepareThread(creatable []CreatablePath) error {

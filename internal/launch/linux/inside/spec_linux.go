@@ -193,8 +193,9 @@ const (
 	MessagePaused MessageKind = 'W'
 	// MessageKill makes srt-init end everything.
 	MessageKill MessageKind = 'K'
-	// MessageExit carries the wait status of the command in two bytes and the
-	// processor time of it and the children it waited for, in microseconds.
+	// MessageExit carries the wait status of the command in two bytes, the processor
+	// time of it and the children it waited for, in microseconds, and 1 if nothing
+	// of the sandbox is left but srt-init, which only ends then.
 	MessageExit MessageKind = 'X'
 )
 
