@@ -31,6 +31,8 @@ func peerPrograms() []peer {
 			for p in $all; do curl -sS -x $p $WEB/hello; curl -sS -x $p --cacert ca.pem $TLS/hello; done | sort | uniq -c
 			curl -sS --noproxy '*' $WEB/hello || echo no way around`,
 			want: []string{"4 hello over HTTP/1.1\n", "4 hello over HTTP/2.0\n", "no way around"}}, // network 135
+		{name: "curl resolving itself", only: "transparent", needs: []string{"curl"}, script: `curl -sS -x socks5://localhost:1080 $WEB/hello; curl -sS -x socks5://localhost:1080 --cacert ca.pem $TLS/hello`,
+			want: []string{"hello over HTTP/1.1\nhello over HTTP/2.0\n"}},
 		{name: "curl refused", only: "proxies", needs: []string{"curl"}, script: `
 			curl -sS https://off.test/ 2>&1; curl -sS http://off.test/; curl -sS http://denied.test:22/`,
 			want: []string{"CONNECT tunnel failed, response 403", "Connection blocked by network allowlist\nhost is not on the allow list\n", "use an https:// remote"}}, // network 136

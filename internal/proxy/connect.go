@@ -17,7 +17,7 @@ func (c *client) connect(h *head) (tunnel func()) {
 		c.answer(answer{status: "400 Bad Request", close: true})
 		return nil
 	}
-	up, early, err := c.reach(wish{protocol: protocolConnect, host: host, port: port, who: c.who})
+	up, early, err := c.reach(c.wish(protocolConnect, host, port))
 	var no *refusal
 	switch {
 	case err == nil:

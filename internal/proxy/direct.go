@@ -29,6 +29,31 @@ func (s *Session) NewDirect(who Invocation) *Direct {
 	return &Direct{s: s, who: who, names: newNameTable(), told: &told{}}
 }
 
+// Invocation is the command as its proxies are to know it, so that they understand
+// the addresses that its names have here.
+func (d *Direct) Invocation() Invocation {
+	who := d.who
+	who.names = d.names
+	return who
+}
+
+// wish is a destination of a proxy's client. One that looked the name up itself, as
+// with socks5:// instead of socks5h://, gives the address that stands for it.
+func (c *client) wish(p protocol, host string, port int) wish {
+	q := wish{protocol: p, host: host, port: port, who: c.who}
+	if c.who.names == nil {
+		return q
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return q
+	}
+	if name, ok := c.who.names.of(a.Unmap()); ok && c.s.consult(q).Verdict != policy.Allow {
+		return withHost(q, name)
+	}
+	return q
+}
+
 // wish translates the address that a program connected to.
 func (d *Direct) wish(to netip.AddrPort) wish {
 	q := wish{protocol: protocolDirect, host: to.Addr().Unmap().String(), port: int(to.Port()), who: d.who}

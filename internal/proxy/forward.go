@@ -142,7 +142,8 @@ func (c *client) forward(h *head, b *body) bool {
 // reach decides about the request and opens a connection for it. What is not
 // reached is reported here, the rest by run.
 func (x *exchange) reach() (err error) {
-	q := wish{protocol: protocolHTTP, host: x.uri.host, port: x.uri.port, who: x.c.who, plain: x.uri.scheme == "http", lists: x.s.hosts.Load()}
+	q := x.c.wish(protocolHTTP, x.uri.host, x.uri.port)
+	q.plain, q.lists = x.uri.scheme == "http", x.s.hosts.Load()
 	x.attempt = x.s.newAttempt(q, x.s.consult(q))
 	defer func() {
 		if err != nil {

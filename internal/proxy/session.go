@@ -33,6 +33,8 @@ type Invocation struct {
 	// command can reach the listener: no credentials are needed, and those that a
 	// client sends are ignored.
 	Token string
+	// names are those that the command's programs looked up, see Direct.Invocation.
+	names *nameTable
 }
 
 // Options configure a Session; the zero value of each field has a default.
