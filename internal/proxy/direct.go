@@ -117,8 +117,6 @@ func (d *Direct) Serve(ln net.Listener) error {
 	}
 	return d.s.serve(ln, func(v *service, conn net.Conn) func() {
 		c := newClient(v, conn, d.who)
-		c.r, c.w = d.s.reader(&c.in), d.s.writer(conn)
-		defer c.dropBuffers()
 		q := d.wish(to.AddrPort())
 		q.granted = d.s.consult(q).Verdict == policy.Ask && d.grants.take(to.AddrPort())
 		up, early, err := c.reach(q)

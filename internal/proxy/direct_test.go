@@ -299,3 +299,62 @@ func TestProxiesKnowAddressesOfNames(t *testing.T) {
 		}
 	}
 }
+
+// A program without a proxy takes its connection for made: what it sends while it is
+// dialed, and the end of that, are no reason to give it up.
+func TestDirectSpeaksAtOnce(t *testing.T) {
+	port := server(t, func(c *net.TCPConn) {
+		all, _ := io.ReadAll(c)
+		fmt.Fprintf(c, "%d bytes", len(all))
+	})
+	for name, size := range map[string]int{"ends": 10, "sends much": 3 << 20} {
+		r := newRig(t, setup{allow: []string{"127.0.0.1"}, waits: func(w *waits) { w.patience = 1 }, options: func(o *Options) {
+			o.Dial = func(ctx context.Context, _ string) (net.Conn, error) {
+				select {
+				case <-ctx.Done():
+				case <-time.After(100 * time.Millisecond):
+				}
+				return (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+port)
+			}
+		}})
+		_, ln := directRig(t, r)
+		conn, err := net.Dial("tcp4", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		go func() {
+			_, _ = conn.Write(make([]byte, size))
+			closeWrite(conn)
+		}()
+		if got, err := io.ReadAll(conn); string(got) != fmt.Sprintf("%d bytes", size) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		conn.Close()
+	}
+}
+
+// Who is gone is not dialed for.
+func TestDirectLeaves(t *testing.T) {
+	dialing, done := make(chan struct{}), make(chan struct{})
+	r := newRig(t, setup{allow: []string{"127.0.0.1"}, waits: func(w *waits) { w.patience = 1 }, options: func(o *Options) {
+		o.Dial = func(ctx context.Context, _ string) (net.Conn, error) {
+			close(dialing)
+			<-ctx.Done()
+			close(done)
+			return nil, ctx.Err()
+		}
+	}})
+	_, ln := directRig(t, r)
+	conn, err := net.Dial("tcp4", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-dialing
+	reset(conn)
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("the dial goes on")
+	}
+}
