@@ -130,7 +130,7 @@ func (d *Direct) Serve(ln net.Listener) error {
 
 // reset ends a connection so that the program sees a failure, not an end.
 func reset(conn net.Conn) {
-	if t, ok := conn.(*net.TCPConn); ok {
+	if t, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = t.SetLinger(0)
 	}
 	conn.Close()

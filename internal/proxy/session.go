@@ -19,6 +19,7 @@ import (
 
 	"github.com/srt-sandbox/srt/internal/hostname"
 	"github.com/srt-sandbox/srt/internal/policy"
+	"github.com/srt-sandbox/srt/internal/tcp"
 	"github.com/srt-sandbox/srt/internal/violation"
 )
 
@@ -119,9 +120,7 @@ func New(hosts *policy.Hosts, o Options) *Session {
 		}
 	}
 	if o.Dial == nil {
-		o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		}
+		o.Dial = tcp.Dial
 	}
 	if o.OwnAddresses == nil {
 		o.OwnAddresses = interfaceAddresses
