@@ -14,25 +14,17 @@ import (
 
 // TryRead reads what a socket that does not block has; EAGAIN when it has nothing.
 func TryRead(fd int, p []byte) (int, error) {
-	return transfer(unix.SYS_READ, fd, p)
+	for {
+		if n, err := read(fd, p); err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
 }
 
 func tryWrite(fd int, p []byte) (int, error) {
-	return transfer(unix.SYS_WRITE, fd, p)
-}
-
-func transfer(call uintptr, fd int, p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
 	for {
-		n, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
-		switch errno {
-		case 0:
-			return int(n), nil
-		case unix.EINTR:
-		default:
-			return 0, errno
+		if n, err := write(fd, p); err != unix.EINTR {
+			return max(n, 0), err
 		}
 	}
 }
