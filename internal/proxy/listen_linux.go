@@ -40,8 +40,10 @@ func (c *client) breaksOff() bool {
 func hasLeft(fd, early int, how watched) bool {
 	const broken = unix.POLLHUP | unix.POLLERR
 	ask := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-	if _, err := unix.Poll(ask, 0); err != nil {
-		return err != unix.EINTR
+	for _, err := unix.Poll(ask, 0); err != nil; _, err = unix.Poll(ask, 0) {
+		if err != unix.EINTR {
+			return true
+		}
 	}
 	switch seen := ask[0].Revents; {
 	case seen&broken != 0:
