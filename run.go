@@ -102,6 +102,9 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, m 
 	}
 	who := proxy.Invocation{ID: c.id, Command: c.text(), AllowDomains: m.allow}
 	direct := s.direct(c, cfg, who)
+	if direct != nil {
+		who = direct.Invocation()
+	}
 	var listeners []net.Listener
 	var request launch.Request
 	if err = policyErr; err == nil {

@@ -13,9 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/policy"
 	"github.com/srt-sandbox/srt/internal/proxy"
+	"github.com/srt-sandbox/srt/internal/tcp"
 )
 
 // contender is one way to reach the target.
@@ -228,8 +231,26 @@ func serveFilter(ln net.Listener, rules string) error {
 	if err != nil {
 		return err
 	}
-	go proxy.New(hosts, proxy.Options{}).Serve(ln, proxy.Invocation{})
+	own, err := asInSandbox(ln)
+	if err != nil {
+		return err
+	}
+	go proxy.New(hosts, proxy.Options{}).Serve(own, proxy.Invocation{})
 	return nil
+}
+
+// asInSandbox makes a listener what srt makes of those that it gets from a sandbox.
+func asInSandbox(ln net.Listener) (net.Listener, error) {
+	f, err := ln.(*net.TCPListener).File()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fd, err := unix.Dup(int(f.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	return tcp.FileListener(fd)
 }
 
 // names are hosts that nobody asks for.

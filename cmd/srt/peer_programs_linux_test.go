@@ -31,6 +31,8 @@ func peerPrograms() []peer {
 			for p in $all; do curl -sS -x $p $WEB/hello; curl -sS -x $p --cacert ca.pem $TLS/hello; done | sort | uniq -c
 			curl -sS --noproxy '*' $WEB/hello || echo no way around`,
 			want: []string{"4 hello over HTTP/1.1\n", "4 hello over HTTP/2.0\n", "no way around"}}, // network 135
+		{name: "curl resolving itself", only: "transparent", needs: []string{"curl"}, script: `curl -sS -x socks5://localhost:1080 $WEB/hello; curl -sS -x socks5://localhost:1080 --cacert ca.pem $TLS/hello`,
+			want: []string{"hello over HTTP/1.1\nhello over HTTP/2.0\n"}},
 		{name: "curl refused", only: "proxies", needs: []string{"curl"}, script: `
 			curl -sS https://off.test/ 2>&1; curl -sS http://off.test/; curl -sS http://denied.test:22/`,
 			want: []string{"CONNECT tunnel failed, response 403", "Connection blocked by network allowlist\nhost is not on the allow list\n", "use an https:// remote"}}, // network 136
@@ -68,6 +70,13 @@ func peerPrograms() []peer {
 			echo '<project><modelVersion>4.0.0</modelVersion><parent><groupId>example</groupId><artifactId>parent</artifactId><version>1</version></parent><artifactId>b</artifactId><packaging>pom</packaging></project>' > pom.xml
 			mvn -B -s settings.xml -Dmaven.repo.local=$PWD/repo validate`,
 			want: []string{"BUILD SUCCESS"}},
+		{name: "gradle", slow: true, needs: []string{"gradle"}, script: `
+			echo "repositories { maven { url '$WEB/maven' } }
+			configurations { c }
+			dependencies { c 'example:parent:1@pom' }
+			task fetch { doLast { configurations.c.each { println 'fetched ' + it.name } } }" > build.gradle
+			GRADLE_OPTS=-Djava.io.tmpdir=$TMPDIR gradle --no-daemon -q -g "$PWD/home" fetch`,
+			want: []string{"fetched parent-1.pom\n"}},
 		{name: "cargo", needs: []string{"cargo"}, check: cargoUsable, script: `
 			mkdir -p src .cargo; echo 'fn main() {}' > src/main.rs; printf '[package]\nname = "c"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\npeercrate = "1"\n' > Cargo.toml
 			for from in $WEB $TLS; do rm -rf Cargo.lock home; printf '[source.crates-io]\nreplace-with = "x"\n[source.x]\nregistry = "sparse+'$from'/cargo/"\n[http]\ncainfo = "ca.pem"\n' > .cargo/config.toml
@@ -76,7 +85,7 @@ func peerPrograms() []peer {
 		{name: "HTTP/2 stream", script: `$PEER stream $TLS ca.pem; $PEER stream $WEB ca.pem`, want: []string{"re: one, re: two, grpc-status 0, HTTP/2.0\nre: one, re: two, grpc-status 0, HTTP/2.0\n"}},
 		{name: "gRPC", slow: true, needs: []string{"python3"}, check: grpcUsable, script: `cat > g.py <<'X'` + grpcClient + "\nX\npython3 g.py", want: []string{"gRPC hello\ngRPC TLS hello\n"}},
 		{name: "variables", only: "proxies", script: `env | grep -i '_proxy\|^CLOUDSDK\|^GIT_SSH\|^JAVA_TOOL\|^SANDBOX\|^GIT_CONFIG_P' | sed "s|ProxyCommand=.*|ProxyCommand=SRT|; s|$TMPDIR|TMPDIR|" | LC_ALL=C sort`, want: []string{peerVariables}}, // network 131
-		{name: "Gradle and other JVMs", only: "proxies", slow: true, needs: []string{"java", "javac"}, script: `cat > S.java <<'X'` + selectorClient + `
+		{name: "JVM properties", only: "proxies", slow: true, needs: []string{"java", "javac"}, script: `cat > S.java <<'X'` + selectorClient + `
 X
 			java -XX:TieredStopAtLevel=1 S.java; java -Dhttps.proxyHost=other -XX:TieredStopAtLevel=1 S.java`, // network 139
 			want: []string{"http localhost:3128\nhttps localhost:3128\n127.0.0.1 direct\n10.0.0.1 localhost:3128\nhttp localhost:3128\nhttps other:3128\n"}},
@@ -126,7 +135,7 @@ https_proxy=http://localhost:3128
 no_proxy=localhost,127.0.0.1,::1
 `
 
-// selectorClient asks the JVM what Gradle, sbt and most Java libraries ask it.
+// selectorClient asks the JVM what sbt and most Java libraries ask it.
 const selectorClient = `
 import java.net.*;
 class S {

@@ -38,11 +38,12 @@ func (c *client) answer(a answer) {
 		fields = append(fields, field{"Connection", "close"})
 	}
 	_ = c.conn.SetWriteDeadline(time.Now().Add(c.s.waits.head))
-	_ = writeHead(c.w, "HTTP/1.1 "+a.status, fields)
+	w := c.writer()
+	_ = writeHead(w, "HTTP/1.1 "+a.status, fields)
 	if !a.head {
-		_, _ = c.w.WriteString(a.body)
+		_, _ = w.WriteString(a.body)
 	}
-	_ = c.w.Flush()
+	_ = w.Flush()
 	_ = c.conn.SetWriteDeadline(time.Time{})
 	if a.close {
 		c.linger()

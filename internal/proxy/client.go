@@ -18,8 +18,9 @@ type client struct {
 	v    *service
 	conn net.Conn
 	in   source
-	r    *bufio.Reader // on in; nil before the first byte and once a tunnel stands
-	w    *bufio.Writer // on conn; the same
+	r    *bufio.Reader // on in; nil while nothing is parsed
+	out  *bufio.Writer // on conn; nil while nothing is written, see writer
+	busy bool          // it has one of the service's places for what needs buffers
 	who  Invocation
 }
 
@@ -31,6 +32,9 @@ func newClient(v *service, conn net.Conn, who Invocation) *client {
 type source struct {
 	held []byte
 	conn net.Conn
+	// most bounds a read; 0 for no bound. What a client sends after a head waits in
+	// the kernel.
+	most int
 }
 
 func (s *source) Read(p []byte) (int, error) {
@@ -38,6 +42,9 @@ func (s *source) Read(p []byte) (int, error) {
 		n := copy(p, s.held)
 		s.held = s.held[n:]
 		return n, nil
+	}
+	if s.most > 0 && len(p) > s.most {
+		p = p[:s.most]
 	}
 	return s.conn.Read(p)
 }
@@ -47,21 +54,29 @@ func (s *source) Read(p []byte) (int, error) {
 // still to be served.
 func (c *client) serve() (tunnel func()) {
 	c.deadline(c.s.waits.firstByte)
-	first := make([]byte, 512)
-	n, err := c.conn.Read(first)
-	if n == 0 || err != nil && !errors.Is(err, io.EOF) {
+	defer c.dropBuffers()
+	if !c.begin() {
 		return nil
 	}
-	c.in.held = first[:n]
-	c.r, c.w = c.s.reader(&c.in), c.s.writer(c.conn)
-	defer c.dropBuffers()
-	switch first[0] {
+	switch c.in.held[0] {
 	case 0x04: // SOCKS4 has no way to say why it is refused
 		return nil
 	case 0x05:
 		return c.serveSOCKS()
 	}
 	return c.serveHTTP()
+}
+
+// begin waits for the client to say something, and only then takes what reading it
+// needs.
+func (c *client) begin() bool {
+	first := make([]byte, 512)
+	n, err := c.conn.Read(first)
+	if n == 0 || err != nil && !errors.Is(err, io.EOF) {
+		return false
+	}
+	c.in.held = first[:n]
+	return c.takeBuffers()
 }
 
 // deadline bounds the next reads; zero lifts the bound.
@@ -78,14 +93,49 @@ func (c *client) interrupt() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// dropBuffers gives the buffers back. Tunnels, which can stand for days, need none.
-func (c *client) dropBuffers() {
-	if c.r == nil {
-		return
+// takeBuffers waits for a place among those of the service whose messages are
+// being read or passed on: their buffers are what clients can make the filter hold.
+func (c *client) takeBuffers() bool {
+	select {
+	case c.v.busy <- struct{}{}:
+	default:
+		timer := time.NewTimer(c.s.waits.head)
+		defer timer.Stop()
+		select {
+		case c.v.busy <- struct{}{}:
+		case <-timer.C:
+			return false
+		case <-c.v.ctx.Done():
+			return false
+		}
 	}
-	c.s.freeReader(c.r)
-	c.s.freeWriter(c.w)
-	c.r, c.w = nil, nil
+	c.busy = true
+	c.r = c.s.reader(&c.in)
+	return true
+}
+
+// writer returns the buffer for what is said to the client.
+func (c *client) writer() *bufio.Writer {
+	if c.out == nil {
+		c.out = c.s.writer(c.conn)
+	}
+	return c.out
+}
+
+// dropBuffers gives the buffers back. Tunnels, which can take long to be opened and
+// stand for days, need none.
+func (c *client) dropBuffers() {
+	if c.r != nil {
+		c.s.freeReader(c.r)
+	}
+	if c.out != nil {
+		c.s.freeWriter(c.out)
+	}
+	c.r, c.out = nil, nil
+	if c.busy {
+		c.busy = false
+		<-c.v.busy
+	}
 }
 
 // holdsHead reports whether a whole head has come in: nothing has to be waited for.
@@ -97,6 +147,9 @@ func (c *client) holdsHead() bool {
 
 // takeBuffered returns what was read and not yet used.
 func (c *client) takeBuffered() []byte {
+	if c.r == nil {
+		return nil
+	}
 	ahead, _ := c.r.Peek(c.r.Buffered())
 	all := slices.Concat(ahead, c.in.held)
 	c.in.held = nil
@@ -104,23 +157,40 @@ func (c *client) takeBuffered() []byte {
 	return all
 }
 
-// watch reads while a decision or a dial is under way, because only reading
-// shows that the client left; ctx ends then. stop ends the watch: early is what
-// arrived meanwhile, present whether the client is still there. A tunnel's
-// client that sends more than may wait counts as gone; that of a request has to
-// wait with the rest. What is over in a moment is not watched: most connections
-// are made sooner than anybody leaves, and nothing else is begun for them. ctx
-// ends after limit, too, unless that is 0; its cause is a DeadlineExceeded then.
-func (c *client) watch(tunnel bool, limit time.Duration) (ctx context.Context, stop func() (early []byte, present bool)) {
+// watched says what a client may do while a decision or a dial is under way.
+type watched uint8
+
+const (
+	// watchTunnel is for clients that get an answer before they have to say anything:
+	// one that ends its side, or sends more than may wait, counts as gone.
+	watchTunnel watched = iota
+	// watchRequest is for those whose request may have a body. It waits with what
+	// does not fit.
+	watchRequest
+	// watchDirect is for programs that take the connection for made already. They say
+	// what they want and may end their side.
+	watchDirect
+)
+
+// watch looks whether the client leaves while a decision or a dial is under way;
+// ctx ends then. stop ends the watch: early is what the client sent and has been
+// read, present whether it is still there. What is over in a moment is not
+// watched: most connections are made sooner than anybody leaves, and nothing else
+// is begun for them. ctx ends after limit, too, unless that is 0; its cause is a
+// DeadlineExceeded then.
+func (c *client) watch(how watched, limit time.Duration) (ctx context.Context, stop func() (early []byte, present bool)) {
 	ctx, cancel := context.WithCancelCause(c.v.ctx)
 	early := c.takeBuffered()
+	if how != watchRequest {
+		c.dropBuffers()
+	}
 	done := make(chan bool, 1)
 	begin := time.AfterFunc(c.s.waits.patience, func() {
 		if limit > 0 {
 			defer time.AfterFunc(limit, func() { cancel(context.DeadlineExceeded) }).Stop()
 		}
 		var present bool
-		early, present = c.listen(early, tunnel)
+		early, present = c.listen(early, how)
 		if !present {
 			cancel(errClientLeft)
 		}
@@ -138,16 +208,17 @@ func (c *client) watch(tunnel bool, limit time.Duration) (ctx context.Context, s
 	}
 }
 
-func (c *client) listen(early []byte, tunnel bool) ([]byte, bool) {
+// listenByReading is listen where only reading shows that the client left.
+func (c *client) listenByReading(early []byte, how watched) ([]byte, bool) {
 	for len(early) <= maxEarly {
 		early = slices.Grow(early, 512)
 		n, err := c.conn.Read(early[len(early):cap(early)])
 		early = early[:len(early)+n]
 		if err != nil {
-			return early, isTimeout(err)
+			return early, isTimeout(err) || how == watchDirect && errors.Is(err, io.EOF)
 		}
 	}
-	return early, !tunnel
+	return early, how != watchTunnel
 }
 
 // linger ends the connection so that what was sent arrives: closing with unread

@@ -17,7 +17,7 @@ func (c *client) connect(h *head) (tunnel func()) {
 		c.answer(answer{status: "400 Bad Request", close: true})
 		return nil
 	}
-	up, early, err := c.reach(wish{protocol: protocolConnect, host: host, port: port, who: c.who})
+	up, early, err := c.reach(c.wish(protocolConnect, host, port))
 	var no *refusal
 	switch {
 	case err == nil:
@@ -35,7 +35,6 @@ func (c *client) connect(h *head) (tunnel func()) {
 
 // tunnel tells the client that its tunnel stands, and returns what copies.
 func (c *client) tunnel(up *leg, success string, early []byte) (copies func()) {
-	c.dropBuffers()
 	s, v, conn := c.s, c.v, c.conn // and nothing else of the client, for as long as the tunnel stands
 	if _, err := io.WriteString(conn, success); err != nil {
 		v.release(up.raw)
@@ -79,7 +78,11 @@ func (c *client) reach(q wish) (up *leg, early []byte, err error) {
 	if d.Verdict == policy.Allow {
 		limit, q.limited = c.s.waits.dial, true
 	}
-	ctx, stop := c.watch(true, limit)
+	how := watchTunnel
+	if q.protocol == protocolDirect {
+		how = watchDirect
+	}
+	ctx, stop := c.watch(how, limit)
 	t, err := c.s.settle(ctx, q, &a.d)
 	if err == nil && c.s.o.RefuseOpaqueTunnels {
 		err = c.s.refuseOpaque(q, d)

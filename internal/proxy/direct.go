@@ -29,6 +29,31 @@ func (s *Session) NewDirect(who Invocation) *Direct {
 	return &Direct{s: s, who: who, names: newNameTable(), told: &told{}}
 }
 
+// Invocation is the command as its proxies are to know it, so that they understand
+// the addresses that its names have here.
+func (d *Direct) Invocation() Invocation {
+	who := d.who
+	who.names = d.names
+	return who
+}
+
+// wish is a destination of a proxy's client. One that looked the name up itself, as
+// with socks5:// instead of socks5h://, gives the address that stands for it.
+func (c *client) wish(p protocol, host string, port int) wish {
+	q := wish{protocol: p, host: host, port: port, who: c.who}
+	if c.who.names == nil {
+		return q
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return q
+	}
+	if name, ok := c.who.names.of(a.Unmap()); ok && c.s.consult(q).Verdict != policy.Allow {
+		return withHost(q, name)
+	}
+	return q
+}
+
 // wish translates the address that a program connected to.
 func (d *Direct) wish(to netip.AddrPort) wish {
 	q := wish{protocol: protocolDirect, host: to.Addr().Unmap().String(), port: int(to.Port()), who: d.who}
@@ -92,8 +117,6 @@ func (d *Direct) Serve(ln net.Listener) error {
 	}
 	return d.s.serve(ln, func(v *service, conn net.Conn) func() {
 		c := newClient(v, conn, d.who)
-		c.r, c.w = d.s.reader(&c.in), d.s.writer(conn)
-		defer c.dropBuffers()
 		q := d.wish(to.AddrPort())
 		q.granted = d.s.consult(q).Verdict == policy.Ask && d.grants.take(to.AddrPort())
 		up, early, err := c.reach(q)
@@ -107,7 +130,7 @@ func (d *Direct) Serve(ln net.Listener) error {
 
 // reset ends a connection so that the program sees a failure, not an end.
 func reset(conn net.Conn) {
-	if t, ok := conn.(*net.TCPConn); ok {
+	if t, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = t.SetLinger(0)
 	}
 	conn.Close()

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/srt-sandbox/srt/internal/hostname"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // lookUp asks for one name and returns the answer's code and addresses.
@@ -241,4 +243,118 @@ func echoes(address string) bool {
 	got := make([]byte, 4)
 	_, err = io.ReadFull(conn, got)
 	return err == nil && string(got) == "ping"
+}
+
+// A proxy's client that looked a name up itself means the name; for another command
+// the address stands for nothing.
+func TestProxiesKnowAddressesOfNames(t *testing.T) {
+	port := webServer(t, echoHead)
+	r := newRig(t, setup{
+		allow: []string{"*.x.example", "127.0.0.1", "198.18.0.3"}, deny: []string{"no.x.example:" + port},
+		names: map[string]string{"a.x.example": "127.0.0.1"},
+		options: func(o *Options) {
+			o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+				if strings.HasPrefix(address, "198.18.") {
+					return nil, errors.New("not in a test")
+				}
+				return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+			}
+		},
+	})
+	d := r.s.NewDirect(Invocation{ID: "id", Command: "cmd"})
+	var addrs []string
+	for _, name := range []string{"a.x.example.", "no.x.example.", "literal.x.example."} {
+		_, found := lookUp(t, d, name, dnsmessage.TypeA)
+		addrs = append(addrs, found[0].String())
+	}
+	ln := testutil.Listen(t)
+	served := make(chan error, 1)
+	go func() { served <- r.s.Serve(ln, d.Invocation()) }()
+	t.Cleanup(func() { ln.Close(); <-served })
+	own := &rig{t: t, s: r.s, addr: ln.Addr().String()}
+	for name, ask := range map[string]func(r *rig, host string) string{
+		"connect": func(r *rig, host string) string {
+			return r.exchange(connectTo(host+":"+port) + "GET / HTTP/1.0\r\n\r\n")
+		},
+		"http": func(r *rig, host string) string {
+			return r.exchange("GET http://" + host + ":" + port + "/ HTTP/1.0\r\n\r\n")
+		},
+		"socks": func(r *rig, host string) string {
+			address := string(netip.MustParseAddr(host).AsSlice())
+			return r.exchange(socksOpen + socksRaw(1, 1, address, port) + "GET / HTTP/1.0\r\n\r\n")
+		},
+	} {
+		if got := ask(own, addrs[0]); !strings.Contains(got, "GET / HTTP/1.") || name == "http" && !strings.Contains(got, "Host: a.x.example:"+port+"\r\n") {
+			t.Errorf("%s: %q", name, got)
+		}
+		r.lines()
+		if got := ask(own, addrs[1]); strings.Contains(got, "GET /") || r.lines() != "deny network-outbound no.x.example:"+port+" (host is on the deny list)" {
+			t.Errorf("%s of a denied name: %q", name, got)
+		}
+		if got := ask(own, addrs[2]); strings.Contains(got, "GET /") || r.lines() != "" { // allowed as the address that it is, and dialed as such
+			t.Errorf("%s of an allowed address: %q", name, got)
+		}
+		if got := ask(r, addrs[0]); strings.Contains(got, "GET /") || r.lines() != "deny network-outbound "+addrs[0]+":"+port+" (host is not on the allow list)" {
+			t.Errorf("%s of another command: %q", name, got)
+		}
+	}
+}
+
+// A program without a proxy takes its connection for made: what it sends while it is
+// dialed, and the end of that, are no reason to give it up.
+func TestDirectSpeaksAtOnce(t *testing.T) {
+	port := server(t, func(c *net.TCPConn) {
+		all, _ := io.ReadAll(c)
+		fmt.Fprintf(c, "%d bytes", len(all))
+	})
+	for name, size := range map[string]int{"ends": 10, "sends much": 3 << 20} {
+		r := newRig(t, setup{allow: []string{"127.0.0.1"}, waits: func(w *waits) { w.patience = 1 }, options: func(o *Options) {
+			o.Dial = func(ctx context.Context, _ string) (net.Conn, error) {
+				select {
+				case <-ctx.Done():
+				case <-time.After(100 * time.Millisecond):
+				}
+				return (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+port)
+			}
+		}})
+		_, ln := directRig(t, r)
+		conn, err := net.Dial("tcp4", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		go func() {
+			_, _ = conn.Write(make([]byte, size))
+			closeWrite(conn)
+		}()
+		if got, err := io.ReadAll(conn); string(got) != fmt.Sprintf("%d bytes", size) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		conn.Close()
+	}
+}
+
+// Who is gone is not dialed for.
+func TestDirectLeaves(t *testing.T) {
+	dialing, done := make(chan struct{}), make(chan struct{})
+	r := newRig(t, setup{allow: []string{"127.0.0.1"}, waits: func(w *waits) { w.patience = 1 }, options: func(o *Options) {
+		o.Dial = func(ctx context.Context, _ string) (net.Conn, error) {
+			close(dialing)
+			<-ctx.Done()
+			close(done)
+			return nil, ctx.Err()
+		}
+	}})
+	_, ln := directRig(t, r)
+	conn, err := net.Dial("tcp4", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-dialing
+	reset(conn)
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("the dial goes on")
+	}
 }

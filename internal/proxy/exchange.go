@@ -38,7 +38,8 @@ type exchange struct {
 	write error         // of sending the body
 
 	mu       sync.Mutex
-	answered bool // the client need not be watched any more
+	answered bool // the response has begun
+	over     bool // the client need not be watched any more
 	hurried  bool // what is left of the body gets a moment only
 }
 
@@ -87,8 +88,7 @@ func (x *exchange) run() bool {
 	defer func() {
 		x.c.v.release(x.up.raw)
 		x.attempt.ended(x.up, x.up.sent.Load(), x.up.received.Load())
-		x.s.freeReader(x.r)
-		x.s.freeWriter(x.w)
+		x.dropBuffers()
 	}()
 	if err := x.sendHead(); err != nil {
 		return x.c.decline(x.request, x.body, badGateway(nil))
@@ -110,6 +110,15 @@ func (x *exchange) run() bool {
 		return x.finishBody()
 	}
 	return false
+}
+
+// dropBuffers gives the buffers back.
+func (x *exchange) dropBuffers() {
+	if x.r != nil {
+		x.s.freeReader(x.r)
+		x.s.freeWriter(x.w)
+		x.r, x.w = nil, nil
+	}
 }
 
 // finishBody reads what is left of the body after the whole response was
@@ -177,11 +186,11 @@ func (x *exchange) feed() {
 		return
 	}
 	_, err := x.c.r.Peek(1)
-	switch {
-	case err == nil, isTimeout(err):
-	case errors.Is(err, io.EOF):
+	if errors.Is(err, io.EOF) {
 		x.inputEnded()
-	default:
+		err = nil
+	}
+	if err == nil && x.c.breaksOff() || err != nil && !isTimeout(err) {
 		x.up.raw.Close()
 	}
 }
@@ -198,7 +207,7 @@ func (x *exchange) beforeRead() {
 func (x *exchange) beginWatch() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.answered {
+	if x.over {
 		return false
 	}
 	x.c.deadline(0)
@@ -215,11 +224,21 @@ func (x *exchange) inputEnded() {
 	}
 }
 
+// begun notes that the response has begun, which may take as long as it likes, and
+// reports whether the body was sent.
+func (x *exchange) begun() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.answered = true
+	_ = x.up.SetReadDeadline(time.Time{})
+	return isClosed(x.sent)
+}
+
 // unwatch ends the watch over the client, whose answer has come, and reports
 // whether the body was sent.
 func (x *exchange) unwatch() bool {
 	x.mu.Lock()
-	x.answered = true
+	x.answered, x.over = true, true
 	sent := isClosed(x.sent)
 	if sent {
 		x.c.interrupt()

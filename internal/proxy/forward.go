@@ -15,7 +15,9 @@ func (c *client) serveHTTP() (tunnel func()) {
 		if !c.holdsHead() {
 			c.deadline(c.s.waits.head)
 		}
+		c.in.most = maxAfter
 		h, err := readHead(c.r)
+		c.in.most = 0
 		if err != nil {
 			c.refuseHead(err)
 			return nil
@@ -24,8 +26,12 @@ func (c *client) serveHTTP() (tunnel func()) {
 		if goesOn, tunnel := c.serveRequest(h); !goesOn {
 			return tunnel
 		}
+		if c.r.Buffered() > 0 || len(c.in.held) > 0 {
+			continue
+		}
+		c.dropBuffers()
 		c.deadline(c.s.waits.keepAlive)
-		if _, err := c.r.Peek(1); err != nil {
+		if !c.begin() {
 			return nil
 		}
 	}
@@ -142,7 +148,8 @@ func (c *client) forward(h *head, b *body) bool {
 // reach decides about the request and opens a connection for it. What is not
 // reached is reported here, the rest by run.
 func (x *exchange) reach() (err error) {
-	q := wish{protocol: protocolHTTP, host: x.uri.host, port: x.uri.port, who: x.c.who, plain: x.uri.scheme == "http", lists: x.s.hosts.Load()}
+	q := x.c.wish(protocolHTTP, x.uri.host, x.uri.port)
+	q.plain, q.lists = x.uri.scheme == "http", x.s.hosts.Load()
 	x.attempt = x.s.newAttempt(q, x.s.consult(q))
 	defer func() {
 		if err != nil {
@@ -167,7 +174,7 @@ func (c *client) settleRequest(q wish, d *policy.HostDecision) (target, error) {
 	if d.Verdict != policy.Ask {
 		return c.s.settle(c.v.ctx, q, d)
 	}
-	ctx, stop := c.watch(false, 0)
+	ctx, stop := c.watch(watchRequest, 0)
 	t, err := c.s.settle(ctx, q, d)
 	early, present := stop()
 	c.in.held = early

@@ -10,7 +10,9 @@ const (
 	maxReason   = 500      // of a refusal's text, in UTF-16 code units
 	maxAttempts = 16       // addresses of one name that are tried
 	copyBuffer  = 32 << 10
-	maxInbound  = 1024 // connections to one published port
+	maxInbound  = 1024    // connections to one published port
+	maxBusy     = 512     // connections of one listener whose messages are being read or passed on
+	maxAfter    = 4 << 10 // read at once while a head is not complete
 )
 
 // waits bound everything that may not take as long as it likes.

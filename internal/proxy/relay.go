@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -35,7 +36,7 @@ func (s *Session) copyOneWay(to, from net.Conn, first []byte, ends *atomic.Int32
 		n, err = s.pipes.copyConn(to, from)
 		copied += n
 	}
-	if _, plain := to.(*net.TCPConn); err == nil && ends.Add(1) == 2 && plain {
+	if _, plain := to.(syscall.Conn); err == nil && ends.Add(1) == 2 && plain {
 		return copied
 	}
 	closeWrite(to)

@@ -38,7 +38,7 @@ func (x *exchange) relayResponse() outcome {
 		case code >= 200:
 			return x.relayFinal(h, code)
 		case x.request.start[2] == "HTTP/1.0": // knows no interim responses
-		case writeHead(x.c.w, statusLine(h), x.s.responseFields(h)) != nil, x.c.w.Flush() != nil:
+		case writeHead(x.c.writer(), statusLine(h), x.s.responseFields(h)) != nil, x.c.writer().Flush() != nil:
 			return last
 		case code == 100:
 			x.permitted = true
@@ -87,12 +87,14 @@ func (x *exchange) switchProtocols(h *head) outcome {
 		return nothing
 	}
 	fields := append(x.s.responseFields(h), field{"Connection", "Upgrade"}, field{"Upgrade", wanted[0]})
-	if writeHead(x.c.w, statusLine(h), fields) != nil || x.c.w.Flush() != nil {
+	if writeHead(x.c.writer(), statusLine(h), fields) != nil || x.c.writer().Flush() != nil {
 		return last
 	}
 	ahead, _ := x.r.Peek(x.r.Buffered())
+	ahead = slices.Clone(ahead)
 	early := x.c.takeBuffered()
 	x.c.dropBuffers()
+	x.dropBuffers()
 	sent, received := x.s.relay(x.c.conn, x.up.Conn, early, ahead)
 	x.up.sent.Add(sent)
 	x.up.received.Add(received - int64(len(ahead))) // those were counted when they were read
@@ -119,7 +121,7 @@ func (x *exchange) relayFinal(h *head, code int) outcome {
 	if err != nil {
 		return nothing
 	}
-	sent := x.unwatch()
+	sent := x.begun()
 	fields := x.s.responseFields(h)
 	bodiless := x.request.start[0] == "HEAD" || code == 204 || code == 304
 	// A client that still waits for permission to send its body may send it or not.
@@ -141,12 +143,12 @@ func (x *exchange) relayFinal(h *head, code int) outcome {
 	} else {
 		fields = append(fields, field{"Connection", "close"})
 	}
-	if writeHead(x.c.w, statusLine(h), fields) != nil || x.c.w.Flush() != nil {
+	if writeHead(x.c.writer(), statusLine(h), fields) != nil || x.c.writer().Flush() != nil {
 		return last
 	}
 	if !bodiless {
 		// A body that is cut short stays so: the client must see that it is incomplete.
-		if read, write := x.s.copyBody(x.c.w, newBody(x.r, f, true), chunk); read != nil || write != nil {
+		if read, write := x.s.copyBody(x.c.writer(), newBody(x.r, f, true), chunk); read != nil || write != nil {
 			return last
 		}
 	}

@@ -79,6 +79,7 @@ func newRig(t testing.TB, u setup) *rig {
 		t.Fatal(err)
 	}
 	r.addr = ln.Addr().String()
+	ln = asInSandbox(t, ln)
 	go func() { r.served <- r.s.Serve(ln, u.who) }()
 	t.Cleanup(func() {
 		if err := r.s.Close(); err != nil {

@@ -20,6 +20,7 @@ type service struct {
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
 	slots  chan struct{} // one for each connection
+	busy   chan struct{} // one for each whose messages are being read or passed on
 	// grace is how long connections may last when the listener was closed.
 	grace time.Duration
 
@@ -28,7 +29,7 @@ type service struct {
 }
 
 func (s *Session) begin(ln net.Listener) (*service, error) {
-	v := &service{s: s, ln: ln, slots: s.slots, open: map[net.Conn]struct{}{}}
+	v := &service{s: s, ln: ln, slots: s.slots, busy: make(chan struct{}, maxBusy), open: map[net.Conn]struct{}{}}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/srt-sandbox/srt/internal/hostname"
 	"github.com/srt-sandbox/srt/internal/policy"
+	"github.com/srt-sandbox/srt/internal/tcp"
 	"github.com/srt-sandbox/srt/internal/violation"
 )
 
@@ -33,6 +34,8 @@ type Invocation struct {
 	// command can reach the listener: no credentials are needed, and those that a
 	// client sends are ignored.
 	Token string
+	// names are those that the command's programs looked up, see Direct.Invocation.
+	names *nameTable
 }
 
 // Options configure a Session; the zero value of each field has a default.
@@ -117,9 +120,7 @@ func New(hosts *policy.Hosts, o Options) *Session {
 		}
 	}
 	if o.Dial == nil {
-		o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		}
+		o.Dial = tcp.Dial
 	}
 	if o.OwnAddresses == nil {
 		o.OwnAddresses = interfaceAddresses

@@ -68,7 +68,7 @@ func (c *client) serveSOCKS() (tunnel func()) {
 		return nil
 	}
 	c.deadline(0)
-	up, early, err := c.reach(wish{protocol: protocolSOCKS, host: host, port: port, who: c.who})
+	up, early, err := c.reach(c.wish(protocolSOCKS, host, port))
 	switch {
 	case err == nil:
 		return c.tunnel(up, string(socksReply(socksSucceeded)), early)

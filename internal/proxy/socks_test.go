@@ -173,7 +173,7 @@ func FuzzSOCKS(f *testing.F) {
 		s := New(hosts, Options{})
 		for _, token := range []string{"", "t"} {
 			near, far := net.Pipe()
-			v := &service{s: s, ln: noListener{}, open: map[net.Conn]struct{}{}}
+			v := &service{s: s, ln: noListener{}, busy: make(chan struct{}, 1), open: map[net.Conn]struct{}{}}
 			v.ctx, v.cancel = t.Context(), func() {}
 			done := make(chan []byte)
 			go func() {

@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/tcp"
 )
 
 // spliceChunk is how many bytes one splice(2) may move, and the size that pipes
@@ -18,20 +20,15 @@ const spliceChunk = 1 << 20
 // the kernel. Other than with io.Copy a connection that is silent holds no pipe,
 // so an idle tunnel costs the descriptors of its two ends alone.
 func (l *pipePool) copyConn(to, from net.Conn) (int64, error) {
-	dst, ok1 := to.(*net.TCPConn)
-	src, ok2 := from.(*net.TCPConn)
+	rawDst, ok1 := rawTCP(to)
+	rawSrc, ok2 := rawTCP(from)
 	if !ok1 || !ok2 {
-		return io.Copy(to, from)
-	}
-	rawDst, err1 := dst.SyscallConn()
-	rawSrc, err2 := src.SyscallConn()
-	if err1 != nil || err2 != nil {
 		return io.Copy(to, from)
 	}
 	var total int64
 	for few := true; ; {
 		if few {
-			n, moved, err := l.copyFew(dst, rawSrc)
+			n, moved, err := l.copyFew(to, rawSrc)
 			total += moved
 			if n == 0 || err != nil {
 				return total, err
@@ -58,6 +55,20 @@ func (l *pipePool) copyConn(to, from net.Conn) (int64, error) {
 	}
 }
 
+func rawTCP(conn net.Conn) (syscall.RawConn, bool) {
+	var socket syscall.Conn
+	switch c := conn.(type) {
+	case *tcp.Conn:
+		socket = c
+	case *net.TCPConn:
+		socket = c
+	default:
+		return nil, false
+	}
+	raw, err := socket.SyscallConn()
+	return raw, err == nil
+}
+
 // fewBytes are copied through this process: a pipe would cost more. It is small,
 // because a connection that takes nothing keeps them waiting.
 const fewBytes = 2 << 10
@@ -72,10 +83,7 @@ func (l *pipePool) copyFew(to net.Conn, from syscall.RawConn) (n int, moved int6
 		if buf, ok = l.few.Get().(*[fewBytes]byte); !ok {
 			buf = new([fewBytes]byte)
 		}
-		for n, failed = unix.Read(int(fd), buf[:]); failed == unix.EINTR; {
-			n, failed = unix.Read(int(fd), buf[:])
-		}
-		if failed == unix.EAGAIN {
+		if n, failed = tcp.TryRead(int(fd), buf[:]); failed == unix.EAGAIN {
 			l.few.Put(buf)
 			return false
 		}

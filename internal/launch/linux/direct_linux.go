@@ -12,6 +12,7 @@ import (
 
 	"github.com/srt-sandbox/srt/internal/launch"
 	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
+	"github.com/srt-sandbox/srt/internal/tcp"
 )
 
 // sockets are those that srt-init made in the sandbox's network namespace.
@@ -39,18 +40,21 @@ func socketsOf(fds []int) (*sockets, error) {
 }
 
 func (s *sockets) take(fd int) error {
-	f := os.NewFile(uintptr(fd), "socket")
-	defer f.Close()
-	if kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil {
+		unix.Close(fd)
 		return err
-	} else if kind == unix.SOCK_DGRAM {
+	}
+	if kind == unix.SOCK_DGRAM {
+		f := os.NewFile(uintptr(fd), "socket")
+		defer f.Close()
 		conn, err := net.FilePacketConn(f)
 		if udp, ok := conn.(*net.UDPConn); ok {
 			s.datagrams = append(s.datagrams, udp)
 		}
 		return err
 	}
-	ln, err := net.FileListener(f)
+	ln, err := tcp.FileListener(fd)
 	if err != nil {
 		return err
 	}
