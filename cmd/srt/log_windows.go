@@ -7,6 +7,11 @@ import (
 	"github.com/srt-sandbox/srt/config"
 )
 
+func checkWritable(fd int, _ string) error {
+	_, err := os.NewFile(uintptr(fd), "descriptor").Stat()
+	return err
+}
+
 func claimDescriptor(int) (*os.File, error) {
 	return nil, errors.New("descriptors cannot be passed on this system; name a file")
 }
