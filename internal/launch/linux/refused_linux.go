@@ -116,7 +116,7 @@ func hostAllows(operation, name string) bool {
 		return unix.Access(name, unix.W_OK) == nil
 	case operation == "unlink" && holdsNames(name):
 		return false // programs try, and expect that it fails
-	case (operation == "unlink" || operation == "rename from") && kept(name):
+	case (operation == "unlink" || operation == "rename from") && (absent(name) || kept(name)):
 		return false
 	}
 	return unix.Access(path.Dir(name), unix.W_OK) == nil
@@ -131,6 +131,12 @@ func holdsNames(name string) bool {
 	defer dir.Close()
 	_, err = dir.Readdirnames(1)
 	return err == nil
+}
+
+// absent reports whether there is nothing to take away. A read-only mount refuses
+// before it looks.
+func absent(name string) bool {
+	return unix.Faccessat(unix.AT_FDCWD, name, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == unix.ENOENT
 }
 
 // kept reports whether a name in a directory such as /tmp is another user's,
