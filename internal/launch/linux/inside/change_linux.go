@@ -82,7 +82,7 @@ func (g *guard) unlink(c *call, dirfd int, path uint64, flags int) unix.Errno {
 		return g.refuse(c, "unlink", n, unix.EBUSY)
 	}
 	if g.rules != nil && exists(at) {
-		if flags == unix.AT_REMOVEDIR && g.holdsNames(at) {
+		if flags == unix.AT_REMOVEDIR && at.name != "." && g.holdsNames(at) {
 			return unix.ENOTEMPTY // programs try, and expect that: no violation
 		}
 		if e := g.judgeName(c, "unlink", at); e != 0 {
