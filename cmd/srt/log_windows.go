@@ -3,12 +3,13 @@ package main
 import (
 	"errors"
 	"os"
+	"syscall"
 
 	"github.com/srt-sandbox/srt/config"
 )
 
 func checkWritable(fd int, _ string) error {
-	_, err := os.NewFile(uintptr(fd), "descriptor").Stat()
+	_, err := syscall.GetFileType(syscall.Handle(fd))
 	return err
 }
 
