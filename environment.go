@@ -2,6 +2,7 @@ package srt
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +39,7 @@ func environment(base []string, c *config.Config, tempDir, helper string) []stri
 	e.setHostPort("CLAUDE_CODE_HOST_SOCKS_PROXY_PORT", c.Network.SOCKSProxyPort)
 	e.setJava(tempDir)
 	if helper != "" {
-		e.set("GIT_SSH_COMMAND", gitSSHCommand(helper))
+		e.set("GIT_SSH_COMMAND", gitSSHCommand(e.values["GIT_SSH_COMMAND"], helper))
 	}
 	if c.Git != nil {
 		e.setSafeDirectories(c.Git.SafeDirectories)
@@ -144,10 +145,16 @@ func javaQuote(option string) (string, bool) {
 }
 
 // gitSSHCommand makes git reach ssh servers through the proxy. Connection
-// sharing is off: its socket would be outside the sandbox.
-func gitSSHCommand(helper string) string {
+// sharing is off: its socket would be outside the sandbox. The caller's own options
+// of ssh, such as a key, come first, and so win; another program than ssh would not
+// know ours.
+func gitSSHCommand(inherited, helper string) string {
+	command := "ssh"
+	if words := strings.Fields(inherited); len(words) > 0 && path.Base(words[0]) == "ssh" && !strings.ContainsAny(inherited, "#\n") {
+		command = strings.TrimSpace(inherited)
+	}
 	proxy := shellQuote(helper) + " " + sshProxyArgument + " %h %p"
-	return "ssh -o ControlMaster=no -o ControlPath=none -o ProxyCommand=" + shellQuote(proxy)
+	return command + " -o ControlMaster=no -o ControlPath=none -o ProxyCommand=" + shellQuote(proxy)
 }
 
 // shellQuote quotes for any POSIX shell, and for csh and fish as far as the

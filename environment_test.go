@@ -46,6 +46,25 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// git's options for ssh, such as the key to use, are the caller's; what leads through the
+// proxy is added.
+func TestGitSSHCommand(t *testing.T) {
+	const ours = ` -o ControlMaster=no -o ControlPath=none -o ProxyCommand=''\''/srt'\'' --srt-ssh-proxy %h %p'`
+	for inherited, want := range map[string]string{
+		"ssh -i '/my key' -o IdentitiesOnly=yes": "ssh -i '/my key' -o IdentitiesOnly=yes", " /usr/bin/ssh -v ": "/usr/bin/ssh -v",
+		"": "ssh", "plink -batch": "ssh", "ssh -v # why": "ssh", "ssh\ntrue": "ssh", "/opt/ssh-wrapper": "ssh",
+	} {
+		env := environment([]string{"GIT_SSH_COMMAND=" + inherited}, &config.Config{}, "", "/srt")
+		if !slices.Contains(env, "GIT_SSH_COMMAND="+want+ours) {
+			t.Errorf("with %q: %q", inherited, env)
+		}
+	}
+	denied := &config.Config{Credentials: &config.Credentials{EnvVars: []config.CredentialEnv{{Name: "GIT_SSH_COMMAND", Mode: "deny"}}}}
+	if env := environment([]string{"GIT_SSH_COMMAND=ssh -i /key"}, denied, "", "/srt"); !slices.Contains(env, "GIT_SSH_COMMAND=ssh"+ours) {
+		t.Errorf("denied: %q", env)
+	}
+}
+
 // JVMs do not read TMPDIR; their own variable has quotes, but no escapes.
 func TestJavaTemporaryDirectory(t *testing.T) {
 	for dir, want := range map[string]string{

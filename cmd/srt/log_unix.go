@@ -15,17 +15,26 @@ import (
 	"github.com/srt-sandbox/srt/internal/policy"
 )
 
-func claimDescriptor(fd int) (*os.File, error) {
+// checkWritable reports why nothing can be written to a descriptor. example is how a
+// shell would open it.
+func checkWritable(fd int, example string) error {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {
-		return nil, errors.New("the descriptor is not open; open it in the shell, as in 3>>access.log")
+		return fmt.Errorf("the descriptor is not open; open it in the shell, as in %s", example)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, err
+		return err
 	}
 	if flags&unix.O_ACCMODE == unix.O_RDONLY || st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return nil, errors.New("the descriptor is not open for writing")
+		return errors.New("the descriptor is not open for writing")
+	}
+	return nil
+}
+
+func claimDescriptor(fd int) (*os.File, error) {
+	if err := checkWritable(fd, "3>>access.log"); err != nil {
+		return nil, err
 	}
 	if fd > 2 { // the command has the standard streams in any case
 		unix.CloseOnExec(fd)

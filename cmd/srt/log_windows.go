@@ -3,9 +3,15 @@ package main
 import (
 	"errors"
 	"os"
+	"syscall"
 
 	"github.com/srt-sandbox/srt/config"
 )
+
+func checkWritable(fd int, _ string) error {
+	_, err := syscall.GetFileType(syscall.Handle(fd))
+	return err
+}
 
 func claimDescriptor(int) (*os.File, error) {
 	return nil, errors.New("descriptors cannot be passed on this system; name a file")

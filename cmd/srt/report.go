@@ -21,11 +21,10 @@ type report struct {
 func newReport(o *options, m *messages) (*report, error) {
 	r := &report{w: m.w}
 	if o.violationsFD != 2 {
-		f := os.NewFile(uintptr(o.violationsFD), "violations")
-		if _, err := f.Stat(); err != nil {
+		if err := checkWritable(o.violationsFD, fmt.Sprintf("%d>report", o.violationsFD)); err != nil {
 			return nil, fmt.Errorf("using --violations-fd %d: %w", o.violationsFD, err)
 		}
-		r.w = f
+		r.w = os.NewFile(uintptr(o.violationsFD), "violations")
 	}
 	switch o.violations {
 	case "always":

@@ -155,7 +155,7 @@ func loadSettings(o *options, m *messages) (*config.Config, []string, error) {
 	}
 	m.debugf("using the settings of %q", path)
 	if o.strict && len(unknown) > 0 {
-		return nil, nil, fmt.Errorf("reading settings from %s: %d unknown keys, and --strict-settings is given", path, len(unknown))
+		return nil, nil, fmt.Errorf("reading settings from %s: unknown keys, and --strict-settings is given", path)
 	}
 	m.debugf("settings: %q", path)
 	absolute, err := filepath.Abs(path)

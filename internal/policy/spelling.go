@@ -36,6 +36,7 @@ func (r *resolver) readings(it item, allow bool) ([]reading, error) {
 	spelled, subtree := it.Path, false
 	if !it.Literal {
 		spelled, subtree = cutSubtree(spelled)
+		r.warnUnexpanded(it)
 	}
 	start, rest, ok := r.anchor(spelled)
 	if !ok {

@@ -2,6 +2,7 @@ package linux
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -110,8 +111,41 @@ func (p *process) firstRefusal(operation, name string) bool {
 
 // hostAllows reports whether the caller itself could do it.
 func hostAllows(operation, name string) bool {
-	if operation == "open" && unix.Access(name, unix.F_OK) == nil {
+	switch {
+	case operation == "open" && unix.Access(name, unix.F_OK) == nil:
 		return unix.Access(name, unix.W_OK) == nil
+	case operation == "unlink" && holdsNames(name):
+		return false // programs try, and expect that it fails
+	case (operation == "unlink" || operation == "rename from") && (absent(name) || kept(name)):
+		return false
 	}
 	return unix.Access(path.Dir(name), unix.W_OK) == nil
+}
+
+// holdsNames reports whether it is a directory that is not empty.
+func holdsNames(name string) bool {
+	dir, err := os.OpenFile(name, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	_, err = dir.Readdirnames(1)
+	return err == nil
+}
+
+// absent reports whether there is nothing to take away. A read-only mount refuses
+// before it looks.
+func absent(name string) bool {
+	return unix.Faccessat(unix.AT_FDCWD, name, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == unix.ENOENT
+}
+
+// kept reports whether a name in a directory such as /tmp is another user's,
+// which only its owner can take away.
+func kept(name string) bool {
+	var dir, st unix.Stat_t
+	if unix.Stat(path.Dir(name), &dir) != nil || dir.Mode&unix.S_ISVTX == 0 || unix.Lstat(name, &st) != nil {
+		return false
+	}
+	me := uint32(os.Geteuid())
+	return me != 0 && me != st.Uid && me != dir.Uid
 }

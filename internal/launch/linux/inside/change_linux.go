@@ -2,6 +2,7 @@ package inside
 
 import (
 	"encoding/binary"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,12 +82,35 @@ func (g *guard) unlink(c *call, dirfd int, path uint64, flags int) unix.Errno {
 		return g.refuse(c, "unlink", n, unix.EBUSY)
 	}
 	if g.rules != nil && exists(at) {
+		if flags == unix.AT_REMOVEDIR && at.name != "." && g.holdsNames(at) {
+			return unix.ENOTEMPTY // programs try, and expect that: no violation
+		}
 		if e := g.judgeName(c, "unlink", at); e != 0 {
 			return e
 		}
 	}
 	g.sharedMemory.drop(at)
 	return g.noted(c, "unlink", at, result(unix.Unlinkat(at.dir, at.last(), flags)))
+}
+
+// holdsNames reports whether it is a directory that the command may look into, and
+// that is not empty.
+func (g *guard) holdsNames(at location) bool {
+	name, e := nameOf(at)
+	if e != 0 {
+		return false
+	}
+	if _, ok := g.rules.mayRead(name); !ok {
+		return false
+	}
+	fd, err := unix.Openat(at.dir, at.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	defer dir.Close()
+	_, err = dir.Readdirnames(1)
+	return err == nil
 }
 
 func (g *guard) truncate(c *call, path uint64, length int64) unix.Errno {
