@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls of this file are handed over only where no mount holds the file
-// rules. Each one acts on an object that the guard itself has open.
+// The calls of this file, but for removing and truncating ones, are handed over only
+// where no mount holds the file rules. Each one acts on an object that the guard
+// itself has open.
 
 // serveChange handles them. It reports whether the call was one of them; it is
 // then answered.
@@ -154,7 +155,12 @@ func (g *guard) onObject(c *call, operation string, dirfd int, path uint64, flag
 		return e
 	}
 	defer unix.Close(fd)
-	if e := g.judgeObject(c, operation, fd); e != 0 {
+	if g.rules != nil {
+		if e := g.judgeObject(c, operation, fd); e != 0 {
+			return e
+		}
+	}
+	if e := g.judgeKept(c, operation, fd); e != 0 {
 		return e
 	}
 	return result(act(fd))

@@ -30,6 +30,7 @@ type guard struct {
 	control   int
 	names     map[object][]GuardedName
 	standing  *protected.Directories
+	kept      *keptPaths
 	root      int // O_PATH descriptor of the sandbox's root
 	initTask  int // O_PATH descriptor of /proc/1/task
 	creator   *creator
@@ -86,6 +87,7 @@ func startGuard(control int, s *Spec, d *direct) *guard {
 		key := object{n.Dev, n.Ino}
 		g.names[key] = append(g.names[key], n)
 	}
+	g.kept = newKeptPaths(s.Names, s.Landlock == nil)
 	var ok bool
 	if g.standing, ok = protected.DecodeDirectories(s.Standing); !ok {
 		fail(control, errBadSpec)
@@ -317,6 +319,8 @@ type guarded struct {
 	// a link that was there before, a hidden directory, or what the host made
 	// meanwhile. leads marks one that is protected only for what it leads to.
 	there, leads bool
+	// within marks a location beneath the protected one.
+	within bool
 }
 
 // guarded returns the protected name at the location, if it is one.
@@ -326,7 +330,10 @@ func (g *guard) guarded(at location) (guarded, bool) {
 			return guarded{GuardedName: n}, true
 		}
 	}
-	return g.keptOut(at)
+	if n, ok := g.keptOut(at); ok {
+		return n, true
+	}
+	return g.keptAt(at)
 }
 
 // held reports whether a protected object still has its mount, which answers for
@@ -345,6 +352,9 @@ func held(n guarded, at location) bool {
 // permitted", which no kernel rule about mounts would say.
 func (g *guard) refuse(c *call, operation string, n guarded, existing unix.Errno) unix.Errno {
 	g.report(c, operation, n)
+	if n.within && n.Exists {
+		return unix.EROFS
+	}
 	if n.Exists || n.there {
 		return existing
 	}

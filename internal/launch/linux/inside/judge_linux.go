@@ -141,31 +141,24 @@ func (o *opening) openAgain() (int, bool, unix.Errno) {
 		return -1, false, errnoOf(err)
 	}
 	kind := st.Mode & unix.S_IFMT
-	if name, e := objectName(held); kind != unix.S_IFREG && kind != unix.S_IFDIR && (kind != unix.S_IFIFO || e != 0 || name == "") {
+	if name, e := objectName(held); o.g.rules != nil && kind != unix.S_IFREG && kind != unix.S_IFDIR && (kind != unix.S_IFIFO || e != 0 || name == "") {
 		o.g.listener.proceed(o.c.id) // nameless pipes and terminals: Landlock decides
 		return -1, false, errElsewhere
 	}
 	if o.at.slash && kind != unix.S_IFDIR {
 		return -1, false, unix.ENOTDIR
 	}
-	if o.flags&openChanges != 0 {
-		if e := o.g.judgeObject(o.c, "open", held); e != 0 {
-			return -1, false, e
-		}
-	}
-	if o.flags&(unix.O_ACCMODE|unix.O_PATH) != unix.O_WRONLY {
-		if name, e := objectName(held); e != 0 || name != "" && !o.g.rules.at(name).Read {
-			return -1, false, unix.EACCES
-		}
+	if e := o.judgeHeld(held); e != 0 {
+		return -1, false, e
 	}
 	if kind == unix.S_IFDIR && o.flags&unix.O_CREAT != 0 {
 		return -1, false, unix.EISDIR
 	}
-	if kind == unix.S_IFIFO { // which may wait
+	if kind == unix.S_IFIFO || o.g.rules == nil && kind != unix.S_IFDIR { // which may wait
 		if held, e := dup(held); e == 0 {
 			o.at.close()
 			o.at = location{dir: held}
-			return o.openSpecial(false)
+			return o.openSpecial(isControllingTerminal(&st))
 		}
 	}
 	fd := -1
@@ -174,6 +167,28 @@ func (o *opening) openAgain() (int, bool, unix.Errno) {
 		return err
 	})
 	return fd, false, e
+}
+
+// judgeHeld decides about the opening of an object that has a name of its own
+// beside the one in /proc.
+func (o *opening) judgeHeld(held int) unix.Errno {
+	changes := o.flags&openChanges != 0
+	if changes && o.g.rules != nil {
+		if e := o.g.judgeObject(o.c, "open", held); e != 0 {
+			return e
+		}
+	}
+	if changes {
+		if e := o.g.judgeKept(o.c, "open", held); e != 0 {
+			return e
+		}
+	}
+	if o.g.rules != nil && o.flags&(unix.O_ACCMODE|unix.O_PATH) != unix.O_WRONLY {
+		if name, e := objectName(held); e != 0 || name != "" && !o.g.rules.at(name).Read {
+			return unix.EACCES
+		}
+	}
+	return 0
 }
 
 // nameless returns O_EXCL where it says that a nameless file stays so.

@@ -187,16 +187,12 @@ func neverWaits(st *unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && unix.Major(st.Rdev) == memMajor
 }
 
-// leaveToKernel reports whether nothing is gained by opening here. Without
-// O_CREAT no name can appear, whatever the caller changes meanwhile, and mounts
-// hold what exists; devices, and what /proc holds, mean something only to the
-// caller.
+// leaveToKernel reports whether the kernel has to open what /proc holds: the maps
+// of a new user namespace are written with the rights of who opened them. It reads
+// the path once more, which may be another one by then, so only settings that give
+// the denies up allow that.
 func (o *opening) leaveToKernel(st *unix.Stat_t) bool {
-	if o.g.rules != nil || o.flags&unix.O_CREAT != 0 {
-		return false
-	}
-	kind := st.Mode & unix.S_IFMT
-	return onProc(o.at.dir) || kind != unix.S_IFREG && kind != unix.S_IFDIR && kind != unix.S_IFLNK
+	return o.g.rules == nil && o.g.userNamespace != "" && o.flags&unix.O_CREAT == 0 && st.Mode&unix.S_IFMT == unix.S_IFREG && onProc(o.at.dir)
 }
 
 // create makes the file. O_EXCL keeps the guard from opening something that
@@ -298,10 +294,7 @@ func (o *opening) openLink() (int, bool, unix.Errno) {
 		return -1, false, unix.ELOOP
 	}
 	if onProc(o.at.dir) && !isProcRoot(o.at.dir) {
-		if o.g.rules != nil {
-			return o.openAgain()
-		}
-		return o.openSpecial(false)
+		return o.openAgain()
 	}
 	next, e := o.g.followLast(o.c, o.at)
 	if e != 0 {

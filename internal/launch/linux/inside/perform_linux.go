@@ -1,6 +1,8 @@
 package inside
 
 import (
+	"cmp"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -59,7 +61,7 @@ func (g *guard) symlink(c *call, target uint64, dirfd int, path uint64) unix.Err
 		return e
 	}
 	return g.makeName(c, "symlink", dirfd, path, func(at location) unix.Errno {
-		if e := g.linked(c, "symlink", at); e != 0 {
+		if e := cmp.Or(g.linked(c, "symlink", at), g.onTheWay(c, "symlink", at)); e != 0 {
 			return e
 		}
 		return result(unix.Symlinkat(text, at.dir, at.last()))
@@ -84,9 +86,12 @@ func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint
 		return g.refuse(c, "link", n, unix.EROFS)
 	}
 	if follow == 0 && from.name != "" && isSymlink(from) {
-		if e := g.linked(c, "link", to); e != 0 {
+		if e := cmp.Or(g.linked(c, "link", to), g.onTheWay(c, "link", to)); e != 0 {
 			return e
 		}
+	}
+	if e := g.judgeSource(c, from, follow); e != 0 {
+		return e
 	}
 	if e := g.arrive(c, "link", to, false); e != 0 {
 		return e
@@ -103,6 +108,26 @@ func (g *guard) link(c *call, oldfd int, oldPath uint64, newfd int, newPath uint
 		return g.cross(from, to, func(a, b int) error { return unix.Linkat(a, from.last(), b, to.last(), 0) })
 	}
 	return g.noted(c, "link", to, e)
+}
+
+// judgeSource keeps a protected file from getting a name by which it could be
+// changed.
+func (g *guard) judgeSource(c *call, from location, follow int) unix.Errno {
+	if from.name == "" {
+		return g.judgeKept(c, "link", from.dir)
+	}
+	if follow != 0 {
+		held, err := unix.Openat(from.dir, from.last(), unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return errnoOf(err)
+		}
+		defer unix.Close(held)
+		return g.judgeKept(c, "link", held)
+	}
+	if n, ok := g.guarded(from); ok && !n.leads && !held(n, from) {
+		return g.refuse(c, "link", n, unix.EPERM)
+	}
+	return 0
 }
 
 // linkSource resolves the existing name of a new hard link. Following a
@@ -173,6 +198,9 @@ func (g *guard) rename(c *call, oldfd int, oldPath uint64, newfd int, newPath ui
 	}
 	if n, ok := g.guarded(from); ok && exists(from) && (!n.leads || flags&unix.RENAME_EXCHANGE != 0) {
 		return g.refuse(c, "rename", n, unix.EBUSY)
+	}
+	if e := cmp.Or(g.onTheWay(c, "rename", from), g.onTheWay(c, "rename", to)); e != 0 {
+		return e
 	}
 	if e := g.judgeName(c, "rename", from); e != 0 {
 		return e

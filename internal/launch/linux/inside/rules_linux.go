@@ -206,7 +206,7 @@ func guardRules(trace bool) []rule {
 		changesNothing(unix.SYS_OPENAT, 2), notify(unix.SYS_OPENAT, opens(2)...),
 		notify(unix.SYS_OPENAT2),
 		notify(unix.SYS_MKDIRAT), notify(unix.SYS_MKNODAT), notify(unix.SYS_SYMLINKAT), notify(unix.SYS_LINKAT),
-		notify(unix.SYS_RENAMEAT2), notify(legacyCalls.renameat), notify(unix.SYS_UNLINKAT),
+		notify(unix.SYS_RENAMEAT2), notify(legacyCalls.renameat), notify(unix.SYS_UNLINKAT), notify(unix.SYS_TRUNCATE),
 	}
 	if legacyCalls.present {
 		rules = append(rules,

@@ -373,7 +373,7 @@ func (g *guard) checkBound(c *call, file int) unix.Errno {
 		return e
 	}
 	n, ok := g.guarded(at)
-	if !ok || n.Exists {
+	if !ok || n.Exists && !n.within {
 		return 0
 	}
 	_ = unix.Unlinkat(at.dir, at.name, 0)
