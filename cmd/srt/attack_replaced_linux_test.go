@@ -203,3 +203,48 @@ func (s *sandboxed) asUser(args ...string) error {
 	}
 	return nil
 }
+
+// A file that git of the host writes, to become the configuration a moment later,
+// cannot be written to meanwhile.
+func TestLockFileOfHost(t *testing.T) {
+	for _, uid := range users() {
+		t.Run(fmt.Sprint("uid", uid), func(t *testing.T) {
+			s := newSandboxed(t, uid, workSettings)
+			if err := s.asUser("git", "init", "-q"); err != nil {
+				t.Skip(err)
+			}
+			expect(t, s.whileGitWrites(s.attack), 1, 0)
+			expect(t, s.whileGitWrites(s.unconfined), 0, 1)
+		})
+	}
+}
+
+// whileGitWrites tries to catch the lock file.
+func (s *sandboxed) whileGitWrites(try func(env []string, stdin *os.File, names ...string) string) string {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			_ = s.asUser("git", "config", "user.name", "x")
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	return try(nil, nil, "lock file: ")
+}
+
+// lockFileTechniques open the lock file of git's configuration when it is there.
+var lockFileTechniques = []technique{
+	{"lock file: by open", func() error {
+		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+			if open(".git/config.lock", unix.O_WRONLY) == nil {
+				return nil
+			}
+		}
+		return unix.EPERM
+	}},
+}

@@ -87,7 +87,8 @@ func (r *resolver) protectGitNames(dir string) error {
 	}
 	names := []string{"hooks", "commondir"}
 	if !r.in.Config.Filesystem.AllowGitConfig {
-		names = append(names, "config", "config.worktree")
+		// git outside renames a lock file to the configuration when it has written it.
+		names = append(names, "config", "config.worktree", "config.lock", "config.worktree.lock")
 	}
 	for _, name := range names {
 		if err := r.denyWrite(child(dir, name), gitDenial(name)); err != nil {

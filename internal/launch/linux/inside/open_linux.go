@@ -134,9 +134,12 @@ func (o *opening) refused(n guarded) unix.Errno {
 	if n.there && isSymlink(o.at) {
 		return 0 // what it leads to is judged
 	}
-	there := exists(o.at)
-	if there && o.flags&(unix.O_ACCMODE|unix.O_TRUNC) == unix.O_RDONLY || !there && o.flags&unix.O_CREAT == 0 {
+	missing := o.at.look(false)
+	if missing == 0 && o.flags&(unix.O_ACCMODE|unix.O_TRUNC) == unix.O_RDONLY {
 		return 0
+	}
+	if missing != 0 && o.flags&unix.O_CREAT == 0 {
+		return missing // a process of the host may make it the next moment
 	}
 	return o.g.refuse(o.c, "open", n, unix.EROFS)
 }
