@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // Thousands of clients that stop where the filter holds something for them cost its
@@ -15,7 +17,7 @@ func TestThousandsOfStalledClients(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("measures memory")
 	}
-	skipWithoutFiles(t)
+	testutil.NeedFiles(t, 2*manyTunnels+200)
 	release := make(chan struct{})
 	// It begins to answer a GET, reads nothing of a POST, and then waits.
 	stalled := server(t, func(c *net.TCPConn) {

@@ -14,8 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/srt-sandbox/srt/internal/testutil"
 	"github.com/srt-sandbox/srt/internal/violation"
 )
+
+// waitForEver lets nothing end by itself within the patience of a test.
+func waitForEver(w *waits) {
+	w.firstByte, w.head, w.body, w.keepAlive, w.left, w.dial, w.socks = time.Hour, time.Hour, time.Hour, time.Hour, time.Hour, time.Hour, time.Hour
+}
 
 // network 1, 2, 117, and the other waits.
 func TestWaits(t *testing.T) {
@@ -39,12 +45,16 @@ func TestWaits(t *testing.T) {
 		"SOCKS":       {func(w *waits) { w.socks = short }, "\x05\x01\x00\x05", "\x05\x00"},
 		"greeting":    {func(w *waits) { w.socks = short }, "\x05\xff\x00", ""},
 	} {
-		r := newRig(t, setup{allow: []string{"127.0.0.1"}, waits: func(w *waits) { w.linger = short; c.set(w) }})
+		r := newRig(t, setup{allow: []string{"127.0.0.1"}, waits: func(w *waits) {
+			waitForEver(w) // but for the one that is tried
+			w.linger = short
+			c.set(w)
+		}})
+		start := time.Now() // the wait may begin with the connection
 		conn := r.dial()
-		start := time.Now()
 		_, _ = io.WriteString(conn, c.raw)
 		got, err := io.ReadAll(conn)
-		if took := time.Since(start); err != nil || status(string(got)) != c.want || took < short/2 || took > 4*time.Second {
+		if took := time.Since(start); err != nil || status(string(got)) != c.want || took < short/2 {
 			t.Errorf("%s: %q after %v, %v", name, got, took, err)
 		}
 	}
@@ -58,16 +68,16 @@ func TestSlowUpload(t *testing.T) {
 		body, err := readBody(head, r)
 		fmt.Fprintf(w, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n%s %v", body, err)
 	})
-	r := newRig(t, setup{allow: []string{"127.0.0.1"}, waits: func(w *waits) { w.body = 250 * time.Millisecond }})
+	r := newRig(t, setup{allow: []string{"127.0.0.1"}, waits: func(w *waits) { w.body = time.Second }})
 	conn := r.dial()
 	fmt.Fprintf(conn, "POST http://127.0.0.1:%s/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", port)
-	for range 8 {
+	for range 12 { // together longer than the wait, each of them far shorter
 		_, _ = io.WriteString(conn, "1\r\nx\r\n")
-		time.Sleep(60 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 	_, _ = io.WriteString(conn, "0\r\n\r\n")
 	_ = conn.CloseWrite()
-	if got, _ := io.ReadAll(conn); !strings.Contains(string(got), "xxxxxxxx <nil>") {
+	if got, _ := io.ReadAll(conn); !strings.Contains(string(got), "xxxxxxxxxxxx <nil>") {
 		t.Errorf("%q", got)
 	}
 }
@@ -77,6 +87,7 @@ func TestManyTunnels(t *testing.T) {
 	port := echoServer(t)
 	r := newRig(t, setup{allow: []string{"127.0.0.1"}})
 	const n = 1200
+	testutil.NeedFiles(t, 4*n+200)
 	var wait, ready sync.WaitGroup
 	ready.Add(n)
 	for i := range n {
@@ -88,7 +99,7 @@ func TestManyTunnels(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+			_ = conn.SetDeadline(time.Now().Add(testutil.Patience))
 			text := fmt.Sprint("tunnel ", i)
 			request, done := connectTo("127.0.0.1:"+port), established
 			if i%2 == 1 {
@@ -182,7 +193,7 @@ func TestClose(t *testing.T) {
 	silent := server(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
 	var under sync.WaitGroup
 	under.Add(2)
-	s := newRig(t, setup{allow: []string{"127.0.0.1"}, options: func(o *Options) {
+	s := newRig(t, setup{allow: []string{"127.0.0.1"}, waits: waitForEver, options: func(o *Options) {
 		o.Ask = func(ctx context.Context, _ AskRequest) (AskDecision, error) {
 			under.Done()
 			<-ctx.Done()
@@ -209,9 +220,8 @@ func TestClose(t *testing.T) {
 	under.Wait()
 	half := s.tunnel("127.0.0.1:" + silent)
 	_ = half.CloseWrite()
-	start := time.Now()
-	if err := s.s.Close(); err != nil || time.Since(start) > 2*time.Second {
-		t.Errorf("%v after %v", err, time.Since(start))
+	if err := s.s.Close(); err != nil { // the session's end, for nothing ends by itself
+		t.Error(err)
 	}
 	for _, c := range conns {
 		if _, err := io.Copy(io.Discard, c); isTimeout(err) {
@@ -250,9 +260,8 @@ func TestCloseWithStubbornCallback(t *testing.T) {
 		conn.Close()
 	}
 	eventually(t, "giving the connections up", func() bool { return len(r.s.slots) == 0 })
-	start := time.Now()
-	if err := r.s.Close(); err != nil || time.Since(start) > time.Second {
-		t.Errorf("%v after %v", err, time.Since(start))
+	if err := r.s.Close(); err != nil { // although the callbacks have not returned
+		t.Error(err)
 	}
 	close(release)
 	<-done
