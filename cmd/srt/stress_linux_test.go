@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // serve is the script command "serve [PORT]": it answers everybody who connects
@@ -196,19 +198,21 @@ func TestFloods(t *testing.T) {
 	for _, f := range []struct {
 		kind  string
 		count int
+		open  int // files of one process for each
 	}{
-		{"tunnels", 500}, // linux 122
-		{"threads", 500}, // network 142
-		{"standing", 5000},
-		{"silence", 2000},
-		{"refusals", 20_000},
-		{"hosts", 2000},
-		{"files", 200},
+		{"tunnels", 500, 2}, // linux 122
+		{"threads", 500, 1}, // network 142
+		{"standing", 5000, 2},
+		{"silence", 2000, 1},
+		{"refusals", 20_000, 0},
+		{"hosts", 2000, 0},
+		{"files", 200, 0},
 	} {
 		if raceEnabled {
 			f.count /= 20
 		}
 		t.Run(f.kind, func(t *testing.T) {
+			testutil.NeedFiles(t, f.open*f.count+200)
 			cmd := s.command("--violations", "json", s.program("flood"), f.kind, strconv.Itoa(f.count))
 			cmd.Env = append(cmd.Env, "ECHO="+echo)
 			out := s.bounded(cmd)
@@ -277,7 +281,7 @@ func highWater(pid int) int {
 	return n
 }
 
-// bounded runs srt within a minute and looks at its memory.
+// bounded runs srt within some minutes and looks at its memory.
 func (s *sandboxed) bounded(cmd *exec.Cmd) string {
 	s.t.Helper()
 	var out strings.Builder
@@ -287,7 +291,7 @@ func (s *sandboxed) bounded(cmd *exec.Cmd) string {
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	stop := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	stop := time.AfterFunc(5*testutil.Patience, func() { _ = cmd.Process.Kill() })
 	defer stop.Stop()
 	resident := s.watchResident(cmd.Process.Pid)
 	if err := cmd.Wait(); err != nil {
@@ -392,7 +396,7 @@ func TestStorm(t *testing.T) {
 			}()
 			out := s.bounded(s.command("--violations", "json", s.program("flood"), "storm", strconv.Itoa(count)))
 			close(over)
-			if worst := <-slowest; worst > 15*time.Second {
+			if worst := <-slowest; worst > testutil.Patience {
 				t.Errorf("the other sandbox needed %v", worst)
 			} else {
 				t.Logf("the other sandbox needed at most %v", worst)
