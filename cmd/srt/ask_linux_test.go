@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
 )
 
@@ -198,10 +200,24 @@ func TestAskWhileReading(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			asking(t, "", func(s *screen, box *sandboxed) {
-				s.enter(`srt -s $S --ask ` + c.options + `-c '. ./try.sh; ` + c.setUp + `stty -g >one; (while [ ! -e go ]; do sleep 0.05; done; try 127.0.0.1:9) & read -rsn3 -p read""ing x; echo got$x; stty -g >two; stty sane; wait'` + c.redirect)
+				// A process that is forked while the reader is stopped for the terminal can
+				// stay stopped, which is the kernel's doing: what waits forks nothing.
+				name := filepath.Join(box.dir, "go")
+				if err := unix.Mkfifo(name, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chown(name, box.uid, box.uid); err != nil {
+					t.Fatal(err)
+				}
+				start, err := os.OpenFile(name, os.O_RDWR, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer start.Close()
+				s.enter(`srt -s $S --ask ` + c.options + `-c '. ./try.sh; ` + c.setUp + `stty -g >one; (read <go; try 127.0.0.1:9) & read -rsn3 -p read""ing x; echo got$x; stty -g >two; stty sane; wait'` + c.redirect)
 				s.expect("reading")
 				time.Sleep(100 * time.Millisecond) // until it reads
-				if err := os.WriteFile(filepath.Join(box.dir, "go"), nil, 0o644); err != nil {
+				if _, err := start.WriteString("\n"); err != nil {
 					t.Fatal(err)
 				}
 				s.expect(askEnd)

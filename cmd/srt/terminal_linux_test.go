@@ -266,9 +266,21 @@ func (s *screen) jobs(text string) []stat {
 func (s *screen) processes() string {
 	text := fmt.Sprintf("foreground group %d\n", s.foreground())
 	for _, p := range s.jobs("") {
-		text += fmt.Sprintf("%d group %d %s %.80q\n", p.pid, p.group, p.state, p.line)
+		text += fmt.Sprintf("%d group %d %s %.80q%s\n", p.pid, p.group, p.state, p.line, signalsOf(p.pid))
 	}
 	return text
+}
+
+// signalsOf tells the parent of a process, what it waits in and its signals.
+func signalsOf(pid int) (text string) {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(status)) {
+		if name, value, _ := strings.Cut(line, ":"); strings.HasSuffix(name, "Pnd") || name == "SigBlk" || name == "SigIgn" || name == "PPid" {
+			text += " " + name + " " + strings.TrimSpace(value)
+		}
+	}
+	place, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", pid))
+	return text + " in " + string(place)
 }
 
 // stopped waits until a process with the text in its command line is stopped.
