@@ -6,17 +6,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // until waits for what happens in other goroutines.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not happen", what)
-		}
-	}
+	testutil.Eventually(t, what, holds)
 }
 
 // waitingFor counts who waits for the open questions.

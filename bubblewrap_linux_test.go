@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 func bubblewrapSandbox(t *testing.T) *Sandbox {
@@ -28,13 +29,13 @@ func TestBubblewrapOutputEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	cmd := sb.Shell(t.Context(), "echo over; exec >&-; sleep 60")
+	cmd := sb.Shell(t.Context(), "echo over; exec >&-; sleep 600")
 	cmd.Dir, cmd.Stdout = workDir(t), w
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
-	_ = r.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = r.SetReadDeadline(time.Now().Add(testutil.Patience / 2)) // the command sleeps longer
 	if text, err := io.ReadAll(r); string(text) != "over\n" || err != nil {
 		t.Errorf("read %q, %v", text, err)
 	}
@@ -53,13 +54,13 @@ func TestBubblewrapGivenUp(t *testing.T) {
 	dir := workDir(t)
 	for delay := range 25 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(delay)*2*time.Millisecond)
-		cmd := sb.Shell(ctx, "sleep 60")
+		cmd := sb.Shell(ctx, "sleep 600")
 		cmd.Dir, cmd.WaitDelay = dir, 10*time.Millisecond
 		started := time.Now()
 		if err := cmd.Run(); err == nil {
 			t.Error("no error")
 		}
-		if took := time.Since(started); took > 10*time.Second {
+		if took := time.Since(started); took > testutil.Patience/2 {
 			t.Errorf("after %v: took %v", time.Duration(delay)*2*time.Millisecond, took)
 		}
 		cancel()

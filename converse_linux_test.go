@@ -15,7 +15,12 @@ func TestConverseWithoutTerminal(t *testing.T) {
 		t.Skip("these tests run on a terminal")
 	}
 	sb := newSandbox(t, nil)
-	cmd := sb.Command(t.Context(), "sleep", "0.1")
+	cmd := sb.Command(t.Context(), "cat")
+	in, err := newPipe(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdin = in.r
 	talk := func(context.Context, io.ReadWriter) error { t.Error("called"); return nil }
 	if err := cmd.Converse(t.Context(), talk); !errors.Is(err, ErrNotStarted) {
 		t.Errorf("%v", err)
@@ -26,6 +31,7 @@ func TestConverseWithoutTerminal(t *testing.T) {
 	if err := cmd.Converse(t.Context(), talk); !errors.Is(err, ErrNoTerminal) {
 		t.Errorf("%v", err)
 	}
+	in.w.Close() // the command has lived until now
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // hostService is a service on this machine's loopback, and a port without one.
@@ -141,15 +142,18 @@ func TestHostPortsMany(t *testing.T) {
 // a program need not know which. Without a service connections are refused, so that
 // waiting for it works.
 func TestHostPortsOneAddress(t *testing.T) {
-	first := "127.0.0.1:0"
+	port, err := strconv.Atoi(testutil.ReservedPort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := fmt.Sprintf("127.0.0.1:%d", port)
 	if haveIPv6() {
-		first = "[::1]:0"
+		first = fmt.Sprintf("[::1]:%d", port)
 	}
 	ln, err := net.Listen("tcp", first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := ln.Addr().(*net.TCPAddr).Port
 	go echo(ln)
 	sb := newSandbox(t, func(c *config.Config) { c.Network.AllowHostPorts = []int{port} })
 	addresses := []string{fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("localhost:%d", port)}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // commands are what the test binary does inside a sandbox, by $SRT_TEST_COMMAND.
@@ -94,14 +95,14 @@ func visit(address string) string {
 	if viaProxy {
 		target = "127.0.0.1:3128"
 	}
-	conn, err := net.DialTimeout("tcp", target, 10*time.Second)
+	conn, err := net.DialTimeout("tcp", target, testutil.Patience)
 	if err != nil {
 		var e syscall.Errno
 		errors.As(err, &e)
 		return "failed: " + e.Error()
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(testutil.Patience))
 	r := bufio.NewReader(conn)
 	if viaProxy {
 		fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: x\r\n\r\n", address)
@@ -140,12 +141,12 @@ func burstInside(args []string) int {
 // exchange sends a text to a server of serveInside through a half-closed
 // connection and returns what it said and what came back.
 func exchange(address, text string) (greeting, back string, err error) {
-	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
+	conn, err := net.DialTimeout("tcp", address, testutil.Patience)
 	if err != nil {
 		return "", "", err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(testutil.Patience))
 	go func() {
 		_, _ = io.WriteString(conn, text)
 		conn.(*net.TCPConn).CloseWrite()

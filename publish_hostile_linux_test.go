@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // misbehaveInside is a server at four ports: one that works, one that never
@@ -89,15 +90,11 @@ func TestPublishHostile(t *testing.T) {
 		if _, back, err := exchange(ports[0].Addr.String(), "text"); err != nil || back != "TEXT" {
 			t.Errorf("connection %d: %q, %v", i, back, err)
 		}
-		if took := time.Since(before); took > 5*time.Second {
+		if took := time.Since(before); took > 30*time.Second { // three times what each of the others may take
 			t.Errorf("connection %d took %v", i, took)
 		}
 	}
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(out.String(), "worked"); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the command gets nothing done")
-		}
-	}
+	testutil.Eventually(t, "the work of the command", func() bool { return strings.Contains(out.String(), "worked") })
 	for _, c := range clients {
 		c.Close()
 	}

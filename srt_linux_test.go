@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/testutil"
 )
@@ -26,7 +24,7 @@ func TestMain(m *testing.M) {
 	if act, ok := commands[os.Getenv("SRT_TEST_COMMAND")]; ok {
 		os.Exit(act(os.Args[1:]))
 	}
-	goleak.VerifyTestMain(m)
+	testutil.RunWithoutLeaks(m)
 }
 
 func newSandbox(t *testing.T, change func(*config.Config), opts ...Option) *Sandbox {
@@ -139,15 +137,31 @@ func TestContext(t *testing.T) {
 	sb := newSandbox(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
+	start := func(cmd *Cmd) {
+		t.Helper()
+		cmd.Stdout = w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(r, make([]byte, len("ready\n"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stubbornly, cancelStubborn := context.WithCancel(t.Context())
+	stubborn := sb.Shell(stubbornly, `trap '' TERM; echo ready; sleep 31337`)
+	stubborn.WaitDelay = 100 * time.Millisecond
+	start(stubborn)
+	cancelStubborn()
+	var exit *ExitError
+	if err := stubborn.Wait(); !errors.As(err, &exit) || exit.Signal != int(syscall.SIGKILL) {
+		t.Errorf("%v", err)
+	}
+	if err := sb.Command(stubbornly, "true").Run(); err == nil {
+		t.Error("a command ran under a context that had ended")
+	}
+
 	cmd := sb.Shell(ctx, `trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.05; done`)
-	cmd.Stdout = w
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, 6)
-	if _, err := io.ReadFull(r, buf); err != nil {
-		t.Fatal(err)
-	}
+	start(cmd)
 	cancel()
 	rest := make(chan string)
 	go func() {
@@ -156,20 +170,8 @@ func TestContext(t *testing.T) {
 	}()
 	err := cmd.Wait()
 	w.Close()
-	var exit *ExitError
 	if !errors.As(err, &exit) || exit.Code != 3 || <-rest != "asked\n" {
 		t.Errorf("%v", err)
-	}
-
-	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	stubborn := sb.Shell(ctx, `trap '' TERM; sleep 31337`)
-	stubborn.WaitDelay = 100 * time.Millisecond
-	if err := stubborn.Run(); !errors.As(err, &exit) || exit.Signal != int(syscall.SIGKILL) {
-		t.Errorf("%v", err)
-	}
-	if err := sb.Command(ctx, "true").Run(); err == nil {
-		t.Error("a command ran under a context that had ended")
 	}
 }
 

@@ -23,7 +23,7 @@ func curl(t *testing.T, sb *Sandbox, arguments ...string) string {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not installed")
 	}
-	cmd := sb.Command(t.Context(), "curl", append([]string{"-sS", "--max-time", "20"}, arguments...)...)
+	cmd := sb.Command(t.Context(), "curl", append([]string{"-sS", "--max-time", "60"}, arguments...)...)
 	cmd.Dir = workDir(t)
 	out, _ := cmd.CombinedOutput()
 	return string(out)

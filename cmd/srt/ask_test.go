@@ -80,12 +80,18 @@ func TestQuestionTakenBack(t *testing.T) {
 		cause error
 		waits bool
 	}{{nil, true}, {errors.New("it went on"), true}, {os.ErrProcessDone, false}, {fmt.Errorf("a signal: %w", context.Canceled), false}} {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		d := &dialog{take: func() { cancel(c.cause) }}
-		start := time.Now()
-		_, err := a.talk(ctx, d, srt.AskRequest{Host: "h", Port: 1})
-		if took := time.Since(start); err == nil || !strings.Contains(d.String(), "the question is off") || took < afterTaken == c.waits {
-			t.Errorf("%v: %v after %v: %q", c.cause, err, took, d.String())
+		took := afterTaken
+		for try := 0; try == 0 || !c.waits && try < 10 && took >= afterTaken; try++ { // a busy machine waits, too
+			ctx, cancel := context.WithCancelCause(t.Context())
+			d := &dialog{take: func() { cancel(c.cause) }}
+			start := time.Now()
+			_, err := a.talk(ctx, d, srt.AskRequest{Host: "h", Port: 1})
+			if took = time.Since(start); err == nil || !strings.Contains(d.String(), "the question is off") {
+				t.Errorf("%v: %v: %q", c.cause, err, d.String())
+			}
+		}
+		if took < afterTaken == c.waits {
+			t.Errorf("%v: it took %v", c.cause, took)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // mountBackends are the backends that carry a mount plan out. Whatever a policy
@@ -346,7 +347,7 @@ func TestBubblewrapOutside(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		outside := bubblewrapOf(cmd.Process.Pid)
+		outside := bubblewrapOf(t, cmd.Process.Pid)
 		time.Sleep(delay * time.Millisecond)
 		_ = unix.Kill(outside, unix.SIGKILL)
 		_ = cmd.Wait()
@@ -360,19 +361,21 @@ func TestBubblewrapOutside(t *testing.T) {
 }
 
 // bubblewrapOf waits for the child of srt that executes bwrap.
-func bubblewrapOf(pid int) int {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+func bubblewrapOf(t *testing.T, pid int) (number int) {
+	t.Helper()
+	testutil.Eventually(t, "bwrap", func() bool {
 		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 		for _, name := range lists {
 			text, _ := os.ReadFile(name)
 			for _, child := range strings.Fields(string(text)) {
-				number, _ := strconv.Atoi(child)
 				line, _ := os.ReadFile("/proc/" + child + "/cmdline")
 				if strings.HasPrefix(string(line), "bwrap\x00--unshare-user") {
-					return number
+					number, _ = strconv.Atoi(child)
+					return number > 0
 				}
 			}
 		}
-	}
-	return -1
+		return false
+	})
+	return number
 }

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
@@ -126,7 +125,7 @@ func (w *peerWorld) sandboxed(t *testing.T, uid int, way peerWay) *sandboxed {
 // run runs a script in the sandbox.
 func (w *peerWorld) run(t *testing.T, s *sandboxed, script string) (out, errs string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*testutil.Patience)
 	defer cancel()
 	base := s.command("bash", "-c", script)
 	cmd := exec.CommandContext(ctx, base.Path, base.Args[1:]...)
@@ -172,14 +171,4 @@ func upstreamProxy(t *testing.T) (address string) {
 		}
 	})
 	return ln.Addr().String()
-}
-
-// eventually waits for what another process does.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not happen", what)
-		}
-	}
 }

@@ -39,7 +39,7 @@ func peerPrograms() []peer {
 		{name: "wget", needs: []string{"wget"}, script: `wget -qO- $WEB/hello; wget -qO- --ca-certificate=ca.pem $TLS/hello`, want: []string{"hello over HTTP/1.1\nhello over HTTP/1.1\n"}},
 		{name: "git over http and https", needs: []string{"git"}, script: `
 			export GIT_SSL_CAINFO=$PWD/ca.pem GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
-			for from in $WEB $TLS; do git clone -q $from/git/repo.git c && cat c/f && (cd c && git fetch -q && head -c 2000000 /dev/urandom > more && git add . && git commit -qm more && git push -q origin HEAD:refs/heads/b$RANDOM && echo pushed); rm -rf c; done`,
+			for from in $WEB $TLS; do git clone -q $from/git/repo.git c && cat c/f && (cd c && git fetch -q && head -c 2000000 /dev/urandom > more && git add . && git commit -qm more && git push -q origin HEAD:refs/heads/b$RANDOM$RANDOM$RANDOM && echo pushed); rm -rf c; done`,
 			want: []string{"cloned\npushed\ncloned\npushed\n"}},
 		{name: "npm", slow: true, needs: []string{"npm", "node"}, script: `
 			export npm_config_cache=$PWD/.npm npm_config_update_notifier=false npm_config_audit=false npm_config_fund=false npm_config_fetch_retries=0
@@ -107,7 +107,7 @@ print("urllib TLS", urllib.request.urlopen(os.environ["TLS"] + "/hello", context
 
 const grpcClient = `
 import os, grpc
-def say(channel): return channel.unary_unary("/peer.Echo/Say")(b"hello", timeout=20).decode()
+def say(channel): return channel.unary_unary("/peer.Echo/Say")(b"hello", timeout=60).decode()
 print("gRPC", say(grpc.insecure_channel(os.environ["WEB"].split("//")[1])))
 print("gRPC TLS", say(grpc.secure_channel(os.environ["TLS"].split("//")[1], grpc.ssl_channel_credentials(open("ca.pem", "rb").read()))))`
 

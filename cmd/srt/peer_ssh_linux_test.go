@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/srt-sandbox/srt/internal/testutil"
 )
@@ -37,9 +36,7 @@ func newSSHServer(t *testing.T, uid int) *sshServer {
 	if !fileExists(daemon) {
 		t.Skip("sshd is not installed")
 	}
-	ln := testutil.Listen(t)
-	s := &sshServer{dir: openTempDir(t), port: testutil.Port(ln), account: account.Username}
-	ln.Close()
+	s := &sshServer{dir: openTempDir(t), port: testutil.ReservedPort(t), account: account.Username}
 	makeRepository(t, s.dir)
 	script := fmt.Sprintf(`ssh-keygen -q -t ed25519 -N '' -f host && ssh-keygen -q -t ed25519 -N '' -f key && cp key.pub authorized &&
 		printf '%%s\n' 'ListenAddress 127.0.0.1' 'Port %s' "HostKey $PWD/host" "AuthorizedKeysFile $PWD/authorized" 'StrictModes no' 'UsePAM no' 'PidFile none' 'PermitRootLogin yes' > config &&
@@ -67,8 +64,8 @@ func newSSHServer(t *testing.T, uid int) *sshServer {
 			t.Logf("sshd: %s", log.String())
 		}
 	})
-	eventually(t, "the start of sshd", func() bool {
-		conn, err := net.DialTimeout("tcp", "127.0.0.1:"+s.port, time.Second)
+	testutil.Eventually(t, "the start of sshd", func() bool {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+s.port)
 		if err == nil {
 			conn.Close()
 		}
@@ -102,7 +99,7 @@ func tryGitOverSSH(t *testing.T, world *peerWorld, server *sshServer, uid int, w
 	script := way.before + `export GIT_SSH_COMMAND="${GIT_SSH_COMMAND:-ssh} -F none -i $PWD/key -o BatchMode=yes -o UserKnownHostsFile=$PWD/known -o StrictHostKeyChecking=yes"
 		(while test ! -e done; do cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' '; done > arguments) & 
 		git clone -q ssh://` + server.account + "@" + peerHost + ":" + server.port + server.dir + `/repo.git c && cat c/f
-		cd c && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m two && git push -q origin HEAD:refs/heads/new$RANDOM && echo pushed; cd ..
+		cd c && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m two && git push -q origin HEAD:refs/heads/new$RANDOM$RANDOM$RANDOM && echo pushed; cd ..
 		touch done; wait; grep -c "peer:secre[t]" arguments
 		git ls-remote ssh://a@denied.test:22/x; echo status $?
 		git ls-remote ssh://a@off.test:22/x; echo status $?`

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // postgresProgram finds a program of PostgreSQL, which Debian keeps off PATH.
@@ -51,13 +51,12 @@ func startPostgreSQL(t *testing.T) int {
 	if out, err := run(initdb, "-D", data, "-A", "trust", "-U", "tester", "--no-sync").CombinedOutput(); err != nil {
 		t.Skipf("initdb does not work here: %v\n%s", err, out)
 	}
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	number := testutil.ReservedPort(t)
+	port, err := strconv.Atoi(number)
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := ln.Addr().(*net.TCPAddr).Port
-	ln.Close()
-	server := run(postgres, "-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-k", "", "-F")
+	server := run(postgres, "-D", data, "-h", "127.0.0.1", "-p", number, "-k", "", "-F")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -65,15 +64,14 @@ func startPostgreSQL(t *testing.T) int {
 		_ = server.Process.Signal(syscall.SIGQUIT)
 		_ = server.Wait()
 	})
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if conn, err := net.Dial("tcp4", fmt.Sprint("127.0.0.1:", port)); err == nil {
+	testutil.Eventually(t, "the start of PostgreSQL", func() bool {
+		conn, err := net.Dial("tcp4", "127.0.0.1:"+number)
+		if err == nil {
 			conn.Close()
-			return port
 		}
-		if time.Now().After(end) {
-			t.Fatal("PostgreSQL does not listen")
-		}
-	}
+		return err == nil
+	})
+	return port
 }
 
 // A database outside is used from inside, by its own client, which knows no proxy.

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // users are the user numbers that tests run as.
@@ -87,22 +88,23 @@ func (s *sandboxed) leftovers() []string {
 	return all
 }
 
-func mountCount(t *testing.T) int {
+// mountsOf are the mounts here.
+func mountsOf(t *testing.T) []string {
 	t.Helper()
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Count(string(data), "\n")
+	return strings.Split(string(data), "\n")
 }
 
 const workSettings = `{"network":{"allowedDomains":[],"deniedDomains":[]},"filesystem":{"denyRead":[],"allowWrite":["."],"denyWrite":["later.cfg"]}}`
 
-// processOf returns a process that executes the binary, whatever it calls
-// itself, or is about to: bwrap holds it as a descriptor.
-func processOf(binary string) string {
-	for end := time.Now().Add(2 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		found := ""
+// processOf waits until no process executes the binary, whatever it calls itself,
+// or is about to: bwrap holds it as a descriptor. It returns one that stays.
+func processOf(binary string) (found string) {
+	testutil.Within(testutil.Patience, func() bool {
+		found = ""
 		for _, link := range []string{"exe", "fd/6"} {
 			links, _ := filepath.Glob("/proc/[0-9]*/" + link)
 			for _, name := range links {
@@ -111,17 +113,16 @@ func processOf(binary string) string {
 				}
 			}
 		}
-		if found == "" || time.Now().After(end) {
-			return found
-		}
-	}
+		return found == ""
+	})
+	return found
 }
 
-func processWith(t *testing.T, text string) string {
-	t.Helper()
-	deadline := time.Now().Add(2 * time.Second)
-	for {
-		found := ""
+// processWith waits until no process has the text in its command line, and returns
+// one that stays. Only a text of the test's own tells its processes from others.
+func processWith(text string) (found string) {
+	testutil.Within(testutil.Patience, func() bool {
+		found = ""
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, name := range lines {
 			line, err := os.ReadFile(name)
@@ -129,9 +130,7 @@ func processWith(t *testing.T, text string) string {
 				found = name
 			}
 		}
-		if found == "" || time.Now().After(deadline) {
-			return found
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return found == ""
+	})
+	return found
 }

@@ -17,6 +17,7 @@ import (
 
 	srt "github.com/srt-sandbox/srt"
 	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // The scripts in testdata/script run this test binary as srt. As root every
@@ -139,7 +140,13 @@ func setupScript(env *testscript.Env, uid int) error {
 			return err
 		}
 	}
-	env.Vars = append(env.Vars, "HOME="+home, "TMPDIR="+tmp, "UID="+strconv.Itoa(uid), "W="+work, "SETTINGS="+filepath.Join(env.WorkDir, "settings.json"),
+	// A port that nobody serves outside, and a number that no other test's processes have.
+	port, release, err := testutil.ReservePort()
+	if err != nil {
+		return err
+	}
+	env.Defer(release)
+	env.Vars = append(env.Vars, "FREE="+port, "MARK="+markNumber(), "HOME="+home, "TMPDIR="+tmp, "UID="+strconv.Itoa(uid), "W="+work, "SETTINGS="+filepath.Join(env.WorkDir, "settings.json"),
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.invalid", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.invalid", "GIT_CONFIG_NOSYSTEM=1")
 	if cache, err := os.UserCacheDir(); err == nil { // for what a script builds outside
 		env.Vars = append(env.Vars, "GO_CACHE="+cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")))
@@ -184,8 +191,8 @@ func condition(cond string) (bool, error) {
 	return false, fmt.Errorf("unknown condition %q", cond)
 }
 
-// noProcess checks that no process of this machine has the text in its
-// command line.
+// noProcess checks that no process of this machine has the text in its command
+// line. $MARK in it keeps it from those of other tests.
 func noProcess(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: noprocess TEXT")

@@ -16,11 +16,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// patience is how long a test waits for what must happen. It is long because
-// test machines are busy; nothing waits longer than it has to.
-const patience = 60 * time.Second
+	"github.com/srt-sandbox/srt/internal/testutil"
+)
 
 // screen is the far end of a pseudo-terminal, where a person would sit: it types
 // and reads what appears.
@@ -153,27 +151,32 @@ func (s *screen) press(keys string) {
 }
 
 // expect waits until a text appears after the last expected one. Keys are
-// echoed, so the text should differ from what was typed.
-func (s *screen) expect(text string) {
+// echoed, so the text should differ from what was typed. Of several texts it is the
+// first that appears.
+func (s *screen) expect(texts ...string) (found string) {
 	s.Helper()
-	s.wait("the text "+strconv.Quote(text), func() bool {
+	s.wait(fmt.Sprintf("the text %q", texts), func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		at := bytes.Index(s.shown[s.seen:], []byte(text))
-		if at >= 0 {
-			s.seen += at + len(text)
+		first := -1
+		for _, text := range texts {
+			if at := bytes.Index(s.shown[s.seen:], []byte(text)); at >= 0 && (first < 0 || at < first) {
+				first, found = at, text
+			}
 		}
-		return at >= 0
+		if first >= 0 {
+			s.seen += first + len(found)
+		}
+		return first >= 0
 	})
+	return found
 }
 
 // wait waits for a condition.
 func (s *screen) wait(what string, holds func() bool) {
 	s.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.Fatalf("waited for %s; the screen:\n%s\nprocesses:\n%s", what, s.text(), s.processes())
-		}
+	if !testutil.Within(testutil.Patience, holds) {
+		s.Fatalf("waited for %s; the screen:\n%s\nprocesses:\n%s", what, s.text(), s.processes())
 	}
 }
 
@@ -263,9 +266,21 @@ func (s *screen) jobs(text string) []stat {
 func (s *screen) processes() string {
 	text := fmt.Sprintf("foreground group %d\n", s.foreground())
 	for _, p := range s.jobs("") {
-		text += fmt.Sprintf("%d group %d %s %.80q\n", p.pid, p.group, p.state, p.line)
+		text += fmt.Sprintf("%d group %d %s %.80q%s\n", p.pid, p.group, p.state, p.line, signalsOf(p.pid))
 	}
 	return text
+}
+
+// signalsOf tells the parent of a process, what it waits in and its signals.
+func signalsOf(pid int) (text string) {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(status)) {
+		if name, value, _ := strings.Cut(line, ":"); strings.HasSuffix(name, "Pnd") || name == "SigBlk" || name == "SigIgn" || name == "PPid" {
+			text += " " + name + " " + strings.TrimSpace(value)
+		}
+	}
+	place, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", pid))
+	return text + " in " + string(place)
 }
 
 // stopped waits until a process with the text in its command line is stopped.
@@ -369,7 +384,8 @@ func (s *screen) alive() {
 
 var marks atomic.Int64
 
-// mark is a command that runs for long and that no other test runs.
-func mark() string {
-	return fmt.Sprintf("sleep 31337.%d%03d", os.Getpid(), marks.Add(1))
-}
+// mark is a command that runs for long and that no other test runs, be it one of
+// another process.
+func mark() string { return "sleep 31337." + markNumber() }
+
+func markNumber() string { return fmt.Sprintf("%d%03d", os.Getpid(), marks.Add(1)) }

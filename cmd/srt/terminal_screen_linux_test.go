@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // The command sees the size of the terminal, and hears of a change.
@@ -239,11 +241,8 @@ func (x *tmux) keys(keys ...string) {
 func (x *tmux) shows(text string) {
 	x.Helper()
 	now := ""
-	for deadline := time.Now().Add(patience); !strings.Contains(now, text); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			x.Fatalf("waited for %q; the screen:\n%s", text, now)
-		}
-		now = x.do("capture-pane", "-p")
+	if !testutil.Within(testutil.Patience, func() bool { now = x.do("capture-pane", "-p"); return strings.Contains(now, text) }) {
+		x.Fatalf("waited for %q; the screen:\n%s", text, now)
 	}
 }
 
@@ -251,12 +250,14 @@ func (x *tmux) shows(text string) {
 func (x *tmux) showsAfter(text string, keys ...string) {
 	x.Helper()
 	now := ""
-	for deadline := time.Now().Add(patience); !strings.Contains(now, text); now = x.do("capture-pane", "-p") {
-		if time.Now().After(deadline) {
-			x.Fatalf("waited for %q; the screen:\n%s", text, now)
-		}
+	shown := testutil.Within(testutil.Patience, func() bool {
 		x.keys(keys...)
 		time.Sleep(200 * time.Millisecond)
+		now = x.do("capture-pane", "-p")
+		return strings.Contains(now, text)
+	})
+	if !shown {
+		x.Fatalf("waited for %q; the screen:\n%s", text, now)
 	}
 }
 

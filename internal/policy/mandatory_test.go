@@ -128,7 +128,7 @@ func TestSearchOfManyDirectories(t *testing.T) {
 	start := time.Now()
 	_, err := Resolve(t.Context(), in)
 	var e *Error
-	if !errors.As(err, &e) || e.Code != "deny_scan_failed" || time.Since(start) > 5*time.Second {
+	if !errors.As(err, &e) || e.Code != "deny_scan_failed" || time.Since(start) > time.Minute {
 		t.Errorf("%v after %s", err, time.Since(start))
 	}
 }

@@ -53,7 +53,12 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	if len(r.lines()) > 0 || len(r.lookups) > 0 || len(r.accesses) == 0 || !r.accesses[0].Allowed {
+	for _, line := range r.accessLines(4) {
+		if !strings.Contains(line, "] allow {") {
+			t.Errorf("a client without credentials left %s", line)
+		}
+	}
+	if len(r.lines()) > 0 || r.lookedUp() > 0 {
 		t.Error("clients without credentials left traces")
 	}
 	// A plain request without credentials leaves the connection usable.

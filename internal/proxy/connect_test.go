@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // network 21: every spelling of an allowed address.
@@ -143,7 +144,8 @@ func TestConnectRefusal(t *testing.T) {
 
 // A refusal is answered at once, also to a client that ended its side.
 func TestRefusalAfterHalfClose(t *testing.T) {
-	r := newRig(t, setup{})
+	// Where a refusal takes longer than this, the client counts as gone.
+	r := newRig(t, setup{waits: func(w *waits) { w.patience = testutil.Patience }})
 	for range 20 {
 		conn := r.dial()
 		_, _ = io.WriteString(conn, connectTo("off.test:443"))

@@ -107,7 +107,7 @@ func TestNamesOverTCP(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(testutil.Patience))
 		_, _ = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(query))), query...))
 		var size [2]byte
 		if _, err := io.ReadFull(conn, size[:]); err != nil {
@@ -238,7 +238,7 @@ func echoes(address string) bool {
 		return false
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(testutil.Patience))
 	_, _ = io.WriteString(conn, "ping")
 	got := make([]byte, 4)
 	_, err = io.ReadFull(conn, got)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // Thousands of clients that stop where the filter holds something for them cost its
@@ -15,7 +17,7 @@ func TestThousandsOfStalledClients(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("measures memory")
 	}
-	skipWithoutFiles(t)
+	testutil.NeedFiles(t, 2*manyTunnels+200)
 	release := make(chan struct{})
 	// It begins to answer a GET, reads nothing of a POST, and then waits.
 	stalled := server(t, func(c *net.TCPConn) {
@@ -51,7 +53,7 @@ func TestThousandsOfStalledClients(t *testing.T) {
 				}
 				defer conn.Close()
 				conns = append(conns, conn)
-				_ = conn.SetDeadline(time.Now().Add(time.Minute))
+				_ = conn.SetDeadline(time.Now().Add(testutil.Patience))
 				if _, err := io.WriteString(conn, raw); err != nil {
 					t.Fatal(err)
 				}
@@ -103,9 +105,5 @@ func TestAbandonedResponse(t *testing.T) {
 	_, _ = io.WriteString(conn, get+get) // the next one waits already
 	expect(t, conn, "HTTP/1.1 200 OK\r\n")
 	reset(conn)
-	select {
-	case <-ended:
-	case <-time.After(10 * time.Second):
-		t.Error("the connection to the server stays")
-	}
+	happens(t, "the end of the connection to the server", ended)
 }

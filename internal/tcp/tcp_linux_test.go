@@ -15,6 +15,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,7 +62,7 @@ func pair(t testing.TB, address string) (*Conn, *Conn) {
 		t.Fatal(err)
 	}
 	for _, c := range []net.Conn{one, two} {
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(testutil.Patience))
 		t.Cleanup(func() { c.Close() })
 	}
 	return one.(*Conn), two.(*Conn)

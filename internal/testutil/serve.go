@@ -26,7 +26,7 @@ func Port(ln net.Listener) string {
 }
 
 // serveTime bounds one connection, so that a test that goes wrong ends.
-const serveTime = 20 * time.Second
+const serveTime = 2 * Patience
 
 // Serve runs handle for each connection of a listener, which it closes at the end
 // of the test; every handler has returned then.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/srt-sandbox/srt/internal/launch"
 	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // halves returns a sandbox and the other end of its control socket. Messages are
@@ -89,16 +91,24 @@ func openDescriptors(t *testing.T) int {
 func closedAgain(t *testing.T, control, before int) {
 	t.Helper()
 	var unread, open int
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	closed := testutil.Within(testutil.Patience, func() bool {
 		var err error
 		if unread, err = unix.IoctlGetInt(control, unix.SIOCOUTQ); err != nil {
 			t.Fatal(err)
 		}
-		if open = openDescriptors(t); unread == 0 && open <= before {
-			return
-		}
+		open = openDescriptors(t)
+		return unread == 0 && open <= before
+	})
+	if !closed {
+		t.Errorf("%d bytes unread, %d descriptors open that were not before", unread, open-before)
 	}
-	t.Errorf("%d bytes unread, %d descriptors open that were not before", unread, open-before)
+}
+
+// questions counts those that are not answered.
+func questions(p *process) int {
+	p.sockets.mu.Lock()
+	defer p.sockets.mu.Unlock()
+	return len(p.sockets.waiting)
 }
 
 func portOf(ln net.Listener) int { return ln.Addr().(*net.TCPAddr).Port }
@@ -133,20 +143,18 @@ func TestDial(t *testing.T) {
 		ln.Close()
 	}
 
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := ln.Addr().String()
-	number := portOf(ln)
-	ln.Close()
+	port := testutil.ReservedPort(t)
+	number, _ := strconv.Atoi(port)
 	time.AfterFunc(150*time.Millisecond, func() {
-		if ln, err := net.Listen("tcp4", port); err == nil {
-			_, _ = ln.Accept()
-			ln.Close()
+		ln, err := net.Listen("tcp4", "127.0.0.1:"+port)
+		if err != nil {
+			t.Error(err)
+			return
 		}
+		_, _ = ln.Accept()
+		ln.Close()
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testutil.Patience)
 	defer cancel()
 	conn, err := p.Dial(ctx, number)
 	if err != nil {
@@ -159,13 +167,8 @@ func TestDial(t *testing.T) {
 func TestDialEnds(t *testing.T) {
 	p, control := halves(t)
 	answers(t, control, func(id []byte) ([]byte, []int) { return id, freshSockets() })
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := portOf(ln)
-	ln.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Millisecond)
+	port, _ := strconv.Atoi(testutil.ReservedPort(t))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // several attempts
 	defer cancel()
 	if _, err := p.Dial(ctx, port); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("without a server: %v", err)
@@ -194,7 +197,7 @@ func TestDialFullBacklog(t *testing.T) {
 	}
 	var last error
 	for range 10 {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		conn, err := p.Dial(ctx, name.(*unix.SockaddrInet4).Port)
 		cancel()
 		if last = err; err != nil {
@@ -259,8 +262,8 @@ func TestDialHostileAnswers(t *testing.T) {
 				conn.Close()
 				t.Error("a connection was made")
 			}
-			if len(p.sockets.waiting) != 0 {
-				t.Errorf("%d questions are remembered", len(p.sockets.waiting))
+			if n := questions(p); n != 0 {
+				t.Errorf("%d questions are remembered", n)
 			}
 			closedAgain(t, control, before)
 		})
@@ -281,7 +284,7 @@ func TestUnaskedDescriptors(t *testing.T) {
 		closeDescriptors(fds)
 	}
 	closedAgain(t, control, before)
-	if len(p.sockets.waiting) != 0 {
+	if questions(p) != 0 {
 		t.Error("an answer made a question")
 	}
 }
@@ -289,7 +292,7 @@ func TestUnaskedDescriptors(t *testing.T) {
 // An srt-init that does not answer is asked a bounded number of times.
 func TestDialBounded(t *testing.T) {
 	p, _ := halves(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wait sync.WaitGroup
 	for range 3 * maxSocketRequests {
@@ -299,15 +302,14 @@ func TestDialBounded(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(100 * time.Millisecond)
-	p.sockets.mu.Lock()
-	asked := len(p.sockets.waiting)
-	p.sockets.mu.Unlock()
-	if asked != maxSocketRequests {
+	testutil.Eventually(t, "as many questions as may wait", func() bool { return questions(p) >= maxSocketRequests })
+	time.Sleep(50 * time.Millisecond) // for more, which there must not be
+	if asked := questions(p); asked != maxSocketRequests {
 		t.Errorf("%d questions wait, %d may", asked, maxSocketRequests)
 	}
+	cancel()
 	wait.Wait()
-	if len(p.sockets.waiting) != 0 {
-		t.Errorf("%d questions are remembered", len(p.sockets.waiting))
+	if n := questions(p); n != 0 {
+		t.Errorf("%d questions are remembered", n)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/srt-sandbox/srt/internal/launch"
 	"github.com/srt-sandbox/srt/internal/launch/linux/inside"
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // waitingDirect answers no question before its end.
@@ -52,15 +53,9 @@ func TestUnask(t *testing.T) {
 	}
 	close(p.exited)
 	<-w.ended
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	testutil.Eventually(t, "the end of the questions", func() bool {
 		p.mu.Lock()
-		left := len(p.questions)
-		p.mu.Unlock()
-		if left == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d questions are kept", left)
-		}
-	}
+		defer p.mu.Unlock()
+		return len(p.questions) == 0
+	})
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
 // asked returns a direct that asks over a socket, and the number of the next
@@ -32,6 +34,12 @@ func (d *direct) answer(id []byte, allowed byte) {
 	d.answered(append(binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32(id)), allowed))
 }
 
+func eventuallyAsked(t *testing.T, next func() []byte) (id []byte) {
+	t.Helper()
+	testutil.Eventually(t, "a question", func() bool { id = next(); return id != nil })
+	return id
+}
+
 // A call that a stop interrupts is started again by the kernel, and gets the
 // answer to the question that was asked about it before, whichever it is.
 func TestInterruptedCallIsAskedOnce(t *testing.T) {
@@ -42,13 +50,7 @@ func TestInterruptedCallIsAskedOnce(t *testing.T) {
 			c := connectCall{thread: 1, to: netip.MustParseAddrPort("192.0.2.1:80")}
 			first, second := make(chan bool, 1), make(chan bool, 1)
 			go func() { first <- d.mayConnect(c, func() bool { return false }) }()
-			var id []byte
-			for end := time.Now().Add(5 * time.Second); id == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
-				id = next()
-			}
-			if id == nil {
-				t.Fatal("nothing was asked")
-			}
+			id := eventuallyAsked(t, next)
 			time.Sleep(2 * askPoll) // the caller is gone, and waited for all the same
 			again := func() { second <- d.mayConnect(c, func() bool { return true }) }
 			verdict := byte(0)
@@ -86,12 +88,14 @@ func TestCallThatASignalInterrupts(t *testing.T) {
 	var gone atomic.Bool
 	first, second := make(chan bool, 1), make(chan bool, 1)
 	go func() { first <- d.mayConnect(c, func() bool { return !gone.Load() }) }()
-	var id []byte
-	for end := time.Now().Add(5 * time.Second); id == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		id = next()
-	}
-	gone.Store(true)
+	id := eventuallyAsked(t, next)
 	go func() { second <- d.mayConnect(c, func() bool { return true }) }()
+	testutil.Eventually(t, "the second call", func() bool { // or nobody wants the answer for a moment
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.open[c].joined
+	})
+	gone.Store(true)
 	time.Sleep(2 * askPoll)
 	select {
 	case <-second:
