@@ -118,6 +118,12 @@ func (p *Policy) decideCreate(d *Decision, l landing) {
 			return
 		}
 	}
+	for _, k := range p.Kept {
+		if within(k.Path, d.Path) || k.Fold && within(lowerASCII(k.Path), lowerASCII(d.Path)) {
+			d.Errno, d.Rule = "EPERM", k.Rule
+			return
+		}
+	}
 	if rule, ok := p.creates(d.Path); ok {
 		d.Rule = rule
 		return

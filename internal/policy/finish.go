@@ -48,6 +48,7 @@ func (r *resolver) finish() *Policy {
 	r.addTopLevel()
 	r.addAbsent()
 	r.addStanding()
+	r.addKept()
 	r.addPins()
 	r.keepCreatable()
 	r.warnCovered(marks)

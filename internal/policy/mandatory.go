@@ -78,12 +78,16 @@ func (r *resolver) protectNames(root string, listing []Entry) error {
 	return nil
 }
 
+// homeNames are those of which something exists. The directories of the others may
+// be made.
 func (r *resolver) homeNames(home string) []string {
 	var names []string
 	for _, name := range protected.InHome() {
 		first, rest, _ := strings.Cut(name, "/")
 		if rest == "" || r.fs.exists(child(home, first)) {
 			names = append(names, name)
+		} else {
+			r.kept = append(r.kept, Kept{Path: child(home, name), Fold: true, Rule: builtIn(name)})
 		}
 	}
 	return names

@@ -168,3 +168,18 @@ func TestReadDir(t *testing.T) {
 		t.Errorf("a dangling link: %v", err)
 	}
 }
+
+// Directories of the home directory may be made; what must not be in one is known
+// by its path.
+func TestMissingHomeDirectories(t *testing.T) {
+	f := newFake(user, "/home/u/w/x")
+	p := mustResolveFake(t, f, allowing("~"))
+	answers(t, p, "create /home/u/.ssh ok", "create /home/u/.ssh/known_hosts ok", "create /home/u/.ssh/authorized_keys EPERM", "create /home/u/.SSH/Config EPERM",
+		"create /home/u/.config/systemd/system ok", "create /home/u/.config/systemd/user/x.service EPERM", "create /home/u/.config/fish EPERM", "create /home/u/.config/fisher ok")
+	if len(p.Kept) == 0 {
+		t.Error("nothing is kept")
+	}
+	if p := mustResolveFake(t, f, allowing(".")); len(p.Kept) != 0 {
+		t.Errorf("%d names are kept in a home directory that is read-only", len(p.Kept))
+	}
+}

@@ -54,6 +54,14 @@ type Absent struct {
 	Rule Rule
 }
 
+// Kept is a path in a directory that does not exist yet, and that may be made.
+type Kept struct {
+	Path string
+	// Fold compares the path without regard to ASCII case.
+	Fold bool
+	Rule Rule
+}
+
 // Creatable is a missing path that the command may create although the
 // directory that would hold it is read-only.
 type Creatable struct {
@@ -79,6 +87,7 @@ type Policy struct {
 	Places    []Place // parents first; the first is "/"
 	Pins      []Pin
 	Absent    []Absent
+	Kept      []Kept // must not be created either
 	Creatable []Creatable
 	// Standing are the directories in which protected names must not be created
 	// although no Absent says so.

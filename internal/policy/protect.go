@@ -73,6 +73,15 @@ func (r *resolver) addAbsent() {
 	})
 }
 
+// addKept keeps what the command could create once it has made the directory.
+func (r *resolver) addKept() {
+	for _, k := range r.kept {
+		if r.out.writable(parentOf(k.Path)) {
+			r.out.Kept = append(r.out.Kept, k)
+		}
+	}
+}
+
 // addStanding keeps protected names from appearing in the directories that were
 // searched. The run's own temporary directory is for whatever the run makes.
 func (r *resolver) addStanding() {

@@ -22,6 +22,7 @@ type resolver struct {
 	nodes   map[string]*mark
 	links   map[string]bool // links to pin
 	absents []Absent
+	kept    []Kept
 	out     *Policy
 	// roots are the write roots in which protected names are looked for.
 	roots []string

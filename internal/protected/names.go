@@ -37,9 +37,9 @@ var dirNames = [...]string{
 // settingNames are single files below a directory that is otherwise free.
 var settingNames = [...]string{".claude/settings.json", ".claude/settings.local.json"}
 
-// homeNames are additional names in the home directory. Those with a directory
-// count only where their first directory exists, so that unrelated programs can
-// still make it.
+// homeNames are additional names in the home directory. Where the first directory
+// of one is missing it may be made, because unrelated programs use it, too; the
+// name in it may not.
 var homeNames = [...]string{
 	".config/fish", ".config/git", ".config/autostart", ".config/systemd/user", ".config/environment.d",
 	".ssh/config", ".ssh/rc", ".ssh/authorized_keys", // commands of ssh; known_hosts stays free

@@ -56,6 +56,9 @@ func guardedNames(p *policy.Policy) []inside.GuardedName {
 		names = append(names, inside.GuardedName{Dir: a.Parent, Dev: a.Dev, Ino: a.Ino, Name: a.Name, Fold: a.Fold,
 			Rule: a.Rule.String(), Cure: a.Rule.Cure, Target: a.Full})
 	}
+	for _, k := range p.Kept {
+		names = append(names, inside.GuardedName{Fold: k.Fold, Rule: k.Rule.String(), Cure: k.Rule.Cure, Target: k.Path})
+	}
 	for _, place := range p.Places {
 		dir, name := path.Split(place.Path)
 		dir = path.Clean(dir)

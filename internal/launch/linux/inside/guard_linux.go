@@ -84,6 +84,9 @@ func startGuard(control int, s *Spec, d *direct) *guard {
 	}
 	g.sockets, g.direct = newSockets(s.Sockets, s.Filter.UnixSockets), d
 	for _, n := range s.Names {
+		if n.Dir == "" {
+			continue // known by its path only
+		}
 		key := object{n.Dev, n.Ino}
 		g.names[key] = append(g.names[key], n)
 	}

@@ -37,7 +37,7 @@ func newKeptPaths(names []GuardedName, mounts bool) *keptPaths {
 			k.folded[strings.ToLower(n.Target)] = n
 		}
 		k.least = min(k.least, len(n.Target))
-		for dir := path.Dir(n.Target); mounts && dir != "/"; dir = path.Dir(dir) {
+		for dir := path.Dir(n.Target); (mounts || n.Dir == "") && dir != "/"; dir = path.Dir(dir) {
 			k.above[dir] = n
 		}
 	}

@@ -77,7 +77,8 @@ type PathState struct {
 // Forward is one port of 127.0.0.1 and the port that stands for it.
 type Forward struct{ Port, Real int }
 
-// GuardedName is a name in an existing directory that must not appear.
+// GuardedName is a name in an existing directory that must not appear, or only a
+// Target, whose directory does not exist yet.
 type GuardedName struct {
 	Dir      string
 	Dev, Ino uint64
