@@ -136,6 +136,9 @@ func (t *terminal) wanted(s unix.Signal, ownGroup bool) {
 	if !t.open() {
 		return // the signal did not come from a terminal
 	}
+	if !ownGroup {
+		awaitStop(t.job, s)
+	}
 	switch group := t.foreground(); {
 	case group == t.job && !ownGroup:
 		// It was stopped before it got the terminal.
