@@ -18,21 +18,8 @@ func TestThousandsOfStalledClients(t *testing.T) {
 		t.Skip("measures memory")
 	}
 	testutil.NeedFiles(t, 2*manyTunnels+200)
-	release := make(chan struct{})
-	// It begins to answer a GET, reads nothing of a POST, and then waits.
-	stalled := server(t, func(c *net.TCPConn) {
-		method := make([]byte, 4)
-		if _, err := io.ReadFull(c, method); err != nil {
-			return
-		}
-		if string(method) == "GET " {
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbegun")
-		}
-		<-release
-	})
-	t.Cleanup(func() { close(release) })
 	echo := echoServer(t)
-	get := "GET http://127.0.0.1:" + stalled + "/ HTTP/1.1\r\nHost: x\r\n"
+	get := "GET http://127.0.0.1:PORT/ HTTP/1.1\r\nHost: x\r\n"
 	post := strings.Replace(get, "GET", "POST", 1)
 	for name, raw := range map[string]string{
 		"silent":      "",
@@ -44,6 +31,7 @@ func TestThousandsOfStalledClients(t *testing.T) {
 		"kept":        get + "\r\n" + get,
 	} {
 		t.Run(name, func(t *testing.T) {
+			raw := strings.ReplaceAll(raw, "PORT", stalledServer(t))
 			addr, pid := startFilterProcess(t)
 			conns := make([]net.Conn, 0, manyTunnels)
 			for range manyTunnels {
@@ -77,6 +65,24 @@ func TestThousandsOfStalledClients(t *testing.T) {
 			})
 		})
 	}
+}
+
+// stalledServer begins to answer a GET, reads nothing of a POST, and then waits for
+// the end of the test. It returns its port.
+func stalledServer(t *testing.T) string {
+	release := make(chan struct{})
+	port := server(t, func(c *net.TCPConn) {
+		method := make([]byte, 4)
+		if _, err := io.ReadFull(c, method); err != nil {
+			return
+		}
+		if string(method) == "GET " {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbegun")
+		}
+		<-release
+	})
+	t.Cleanup(func() { close(release) })
+	return port
 }
 
 // peak waits until a figure grows no more.
