@@ -28,17 +28,7 @@ func listen(t testing.TB, address string) *Listener {
 	if err != nil {
 		t.Skip(err)
 	}
-	defer std.Close()
-	f, err := std.(*net.TCPListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	fd, err := unix.Dup(int(f.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := FileListener(fd)
+	ln, err := FileListener(testutil.Descriptor(t, std))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package testutil
 
 import (
+	"net"
 	"strconv"
 	"testing"
 
@@ -52,4 +53,20 @@ func NeedFiles(t testing.TB, n int) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || uint64(limit.Max) < uint64(n) {
 		t.Skipf("this process may have %d open files at most", limit.Max)
 	}
+}
+
+// Descriptor returns the socket of a TCP listener, which it closes.
+func Descriptor(t testing.TB, ln net.Listener) int {
+	t.Helper()
+	defer ln.Close()
+	f, err := ln.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	fd, err := unix.Dup(int(f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
 }
