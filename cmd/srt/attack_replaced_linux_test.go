@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -247,4 +248,62 @@ var lockFileTechniques = []technique{
 		}
 		return unix.EPERM
 	}},
+}
+
+// A program of the host that writes the configuration of git again and again does
+// not keep a sandbox from being built, nor is what it writes touched.
+func TestStartWhileHostWrites(t *testing.T) {
+	const runs = 12
+	for _, uid := range users() {
+		for _, linux := range []string{`"backend":"native"`, `"backend":"bubblewrap"`, `"backend":"landlock"`, `"guard":"off"`} {
+			t.Run(fmt.Sprint("uid", uid, linux), func(t *testing.T) {
+				if backend := strings.TrimPrefix(linux, `"backend":`); backend != linux {
+					needBackend(t, strings.Trim(backend, `"`))
+				}
+				s := newSandboxed(t, uid, fmt.Sprintf(`{"linux":{%s},"network":{"allowedDomains":[],"deniedDomains":[]},"filesystem":{"denyRead":[],"allowWrite":["."],"denyWrite":[]}}`, linux))
+				git := filepath.Join(s.dir, ".git")
+				for _, dir := range []string{git, filepath.Join(git, "objects"), filepath.Join(git, "refs")} {
+					s.directory(dir)
+				}
+				s.file(filepath.Join(git, "HEAD"), "ref: refs/heads/main\n")
+				s.file(filepath.Join(git, "config"), "")
+				stop, failed := make(chan struct{}), make(chan error, 1)
+				go func() { failed <- writeLocked(filepath.Join(git, "config"), stop) }()
+				for range runs {
+					if out, err := s.command("true").CombinedOutput(); err != nil {
+						t.Errorf("%v: %s", err, out)
+					}
+				}
+				close(stop)
+				if err := <-failed; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// writeLocked takes and drops the lock of a file as git does, and at times writes it.
+func writeLocked(name string, stop <-chan struct{}) error {
+	for n := 0; ; n++ {
+		f, err := os.OpenFile(name+".lock", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		f.Close()
+		time.Sleep(time.Millisecond)
+		if n%20 == 0 {
+			err = os.Rename(name+".lock", name)
+		} else {
+			err = os.Remove(name + ".lock")
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-stop:
+			return nil
+		case <-time.After(time.Millisecond):
+		}
+	}
 }

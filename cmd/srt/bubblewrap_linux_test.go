@@ -277,7 +277,7 @@ exec bwrap "$@"
 // srt-init trusts no mount that bwrap reports done.
 func TestBubblewrapChecked(t *testing.T) {
 	needBackend(t, config.BackendBubblewrap)
-	const less, moved = "bwrap left it less restricted than planned", "was replaced while the sandbox was being set up"
+	const less, moved = "bwrap left it less restricted than planned", "was replaced or removed while the sandbox was being set up"
 	for _, c := range []struct{ name, edit, want string }{
 		{"no change", "'--size '*) ;;", ""},
 		{"writable base", "'--ro-bind /') w[i]=--bind;;", less},

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"io/fs"
+	"path"
 
 	"github.com/srt-sandbox/srt/internal/protected"
 )
@@ -106,6 +107,10 @@ func (p *Policy) decideWrite(d *Decision) {
 		d.Errno, d.Rule = "EROFS", d.Place.Rule
 	case d.Place.View == Host && !d.Place.Write && !fresh(d.Path):
 		d.Errno = "EROFS"
+	case d.Place.View == Host:
+		if rule, ok := p.isAbsent(parentOf(d.Path), path.Base(d.Path)); ok {
+			d.Errno, d.Rule = "EPERM", rule // there all the same
+		}
 	}
 }
 
@@ -140,10 +145,7 @@ func (p *Policy) decideLink(d *Decision) {
 
 // forbidden finds the rule against a missing name in a directory.
 func (p *Policy) forbidden(dir, name string) (Rule, bool) {
-	if rule, ok := p.absent[child(dir, name)]; ok {
-		return rule, true
-	}
-	if rule, ok := p.folded[child(dir, lowerASCII(name))]; ok {
+	if rule, ok := p.isAbsent(dir, name); ok {
 		return rule, true
 	}
 	if !protected.Candidate(name) {
@@ -151,6 +153,14 @@ func (p *Policy) forbidden(dir, name string) (Rule, bool) {
 	}
 	ban, ok := p.Standing.Forbids(dir, p.fs.Identify(dir), name)
 	return banned(ban), ok
+}
+
+func (p *Policy) isAbsent(dir, name string) (Rule, bool) {
+	rule, ok := p.absent[child(dir, name)]
+	if !ok {
+		rule, ok = p.folded[child(dir, lowerASCII(name))]
+	}
+	return rule, ok
 }
 
 func banned(b protected.Ban) Rule {

@@ -87,18 +87,32 @@ func (r *resolver) protectGitNames(dir string) error {
 	}
 	names := []string{"hooks", "commondir"}
 	if !r.in.Config.Filesystem.AllowGitConfig {
-		// git outside renames a lock file to the configuration when it has written it.
-		names = append(names, "config", "config.worktree", "config.lock", "config.worktree.lock")
+		names = append(names, "config", "config.worktree")
 	}
 	for _, name := range names {
 		if err := r.denyWrite(child(dir, name), gitDenial(name)); err != nil {
 			return err
 		}
 	}
+	r.forbidLocks(dir)
 	if err := r.protectWorktrees(child(dir, "worktrees")); err != nil {
 		return err
 	}
 	return r.protectModules(child(dir, "modules"), 0)
+}
+
+// forbidLocks keeps the command from the files that git outside renames to the
+// configuration when it has written them. They come and go while sandboxes are
+// built, so that one which is there counts as missing, too. Without the guard a
+// missing name can only be cleared away at the end, and this one may be git's.
+func (r *resolver) forbidLocks(dir string) {
+	if r.in.Config.Filesystem.AllowGitConfig || r.in.Config.Unguarded() {
+		return
+	}
+	for _, name := range []string{"config.lock", "config.worktree.lock"} {
+		at := landing{path: child(dir, name), parent: dir, first: name}
+		r.forbid(at, gitDenial(name).rule, true, false)
+	}
 }
 
 func gitDenial(name string) denial {

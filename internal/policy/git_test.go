@@ -67,9 +67,9 @@ func TestBareBesideWorktrees(t *testing.T) {
 // nested ones, bare ones, submodules.
 func TestGitDirectories(t *testing.T) {
 	f := newFake(user, append(append(append(repo("/home/u/w/.git"), repo("/home/u/w/a/bare.git")...), repo("/home/u/w/.git/modules/lib/nested/modules/sub")...),
-		"/home/u/w/.git/modules/lib/nested/HEAD", "/home/u/w/n/.git/HEAD", "/home/u/w/half/.git/objects/x", "/home/u/w/a/b/.git/HEAD", "/home/u/w/.git/config.worktree", "/home/u/w/l/.git -> ../../elsewhere", "/home/u/elsewhere/HEAD")...)
+		"/home/u/w/.git/modules/lib/nested/HEAD", "/home/u/w/n/.git/HEAD", "/home/u/w/half/.git/objects/x", "/home/u/w/a/b/.git/HEAD", "/home/u/w/.git/config.worktree", "/home/u/w/.git/config.worktree.lock", "/home/u/w/l/.git -> ../../elsewhere", "/home/u/elsewhere/HEAD")...)
 	p := mustResolveFake(t, f, allowing(".", "~/elsewhere"))
-	answers(t, p, "write /home/u/w/.git/hooks/pre-commit EROFS", "create /home/u/w/.git/hooks/post-commit EROFS", "write /home/u/w/.git/config EROFS", "to /home/u/w/.git/config EBUSY", "create /home/u/w/.git/config.lock EPERM",
+	answers(t, p, "write /home/u/w/.git/hooks/pre-commit EROFS", "create /home/u/w/.git/hooks/post-commit EROFS", "write /home/u/w/.git/config EROFS", "to /home/u/w/.git/config EBUSY", "create /home/u/w/.git/config.lock EPERM", "write /home/u/w/.git/config.worktree.lock EPERM", "remove /home/u/w/.git/config.worktree.lock EPERM",
 		"read /home/u/w/.git/config.worktree ok", "write /home/u/w/.git/config.worktree EROFS", "create /home/u/w/.git/commondir EPERM", "from /home/u/w/.git EBUSY", "create /home/u/w/.git/index.lock ok",
 		"write /home/u/w/a/bare.git/hooks/pre-commit EROFS", "write /home/u/w/a/bare.git/config EROFS",
 		"write /home/u/w/.git/modules/lib/nested/modules/sub/hooks/pre-commit EROFS", "create /home/u/w/.git/modules/lib/nested/hooks EPERM", "create /home/u/w/.git/modules/other ok",

@@ -41,7 +41,7 @@ type Pin struct {
 	Dev, Ino uint64
 }
 
-// Absent is a name that must not be created.
+// Absent is a name that must not be created, nor changed where it is there all the same.
 type Absent struct {
 	Parent string // existing directory, without symbolic links
 	Name   string // first missing component

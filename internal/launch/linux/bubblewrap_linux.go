@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -275,7 +276,7 @@ func (v *bubblewrap) failure(status syscall.WaitStatus, err error) error {
 	}
 	stage := "mount"
 	switch {
-	case moved(v.plan):
+	case moved(v.plan), missed(v.plan, text):
 		stage = "changed"
 	case len(contents(v.info)) == 0, strings.Contains(text, "uid map"), strings.Contains(text, "gid map"):
 		stage = "namespaces"
@@ -292,6 +293,16 @@ func (v *bubblewrap) message(status syscall.WaitStatus) string {
 		return "bwrap was killed by " + status.Signal().String()
 	}
 	return "bwrap or srt-init ended early, with status " + strconv.Itoa(status.ExitStatus())
+}
+
+// missed reports whether a message says that a path of the plan was not there. It
+// may have come back since, as the same object to all appearances.
+func missed(plan inside.Plan, text string) bool {
+	text, _, ok := strings.Cut(text, ": No such file or directory")
+	if !ok {
+		text, _, ok = strings.Cut(text, ": Unable to find ") // in the list of the mounts
+	}
+	return ok && slices.ContainsFunc(plan, func(op inside.Op) bool { return strings.HasSuffix(text, op.Path) && op.Path != "/" })
 }
 
 // moved reports whether a path of the plan leads to another object by now:

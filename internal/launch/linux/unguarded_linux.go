@@ -50,12 +50,12 @@ func watch(names []policy.Absent) (*watched, error) {
 			err = unix.Fstat(fd, &st)
 		}
 		switch {
-		case err != nil:
+		case err != nil && err != unix.ENOENT && err != unix.ENOTDIR && err != unix.ELOOP:
 			w.close()
 			return nil, &launch.StartError{Stage: "guard", Text: fmt.Sprintf("watching %s for protected names: %v", a.Parent, err), Cure: `remove linux.guard "off"`, Err: err}
-		case st.Dev != a.Dev || st.Ino != a.Ino:
+		case err != nil, st.Dev != a.Dev, st.Ino != a.Ino:
 			w.close()
-			return nil, &launch.StartError{Stage: "changed", Text: a.Parent + " was replaced while the sandbox was being set up"}
+			return nil, &launch.StartError{Stage: "changed", Text: a.Parent + " was replaced or removed while the sandbox was being set up"}
 		}
 	}
 	for key, names := range w.fold {

@@ -123,7 +123,7 @@ func TestWatchReplaced(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	a.Parent = filepath.Join(dir, "none")
-	if _, err := watch([]policy.Absent{a}); !errors.As(err, &start) || start.Stage != "guard" {
+	if _, err := watch([]policy.Absent{a}); !errors.As(err, &start) || start.Stage != "changed" {
 		t.Errorf("%v", err)
 	}
 }

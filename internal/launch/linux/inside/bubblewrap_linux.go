@@ -122,7 +122,7 @@ func mountOf(fd int, name string) (string, error) {
 func (x *executor) checkCovered(op Op) error {
 	cover, err := openObject(op.Path)
 	if err != nil {
-		return err
+		return orChanged(op, err)
 	}
 	defer unix.Close(cover)
 	if _, err := mountOf(cover, op.Path); err != nil {
@@ -140,6 +140,9 @@ func (x *executor) checkCovered(op Op) error {
 		aside = asideFile
 	}
 	if err := attachAt(cover, aside); err != nil {
+		if gone := checkPlace(op); gone != nil {
+			return gone
+		}
 		return fmt.Errorf("looking beneath %s: %w", op.Path, err)
 	}
 	object, err := openPlanned(op)
@@ -148,7 +151,7 @@ func (x *executor) checkCovered(op Op) error {
 	}
 	defer unix.Close(object)
 	if err := attach(cover, object); err != nil {
-		return fmt.Errorf("putting back the mount of %s: %w", op.Path, err)
+		return fmt.Errorf("putting back the mount of %s: %w", op.Path, orChanged(op, err))
 	}
 	return nil
 }
@@ -271,11 +274,8 @@ func pinAside(op Op) error {
 		return err
 	}
 	link, err := unix.Openat(aside, path.Base(op.Path), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return &changedError{Path: op.Path}
-	}
 	if err != nil {
-		return err
+		return orChanged(op, err)
 	}
 	defer unix.Close(link)
 	if err := checkIdentity(link, op); err != nil {

@@ -133,7 +133,7 @@ func pin(op Op) error {
 	}
 	defer unix.Close(self)
 	if err := attach(self, target); err != nil {
-		return fmt.Errorf("pinning %s: %w", op.Path, err)
+		return fmt.Errorf("pinning %s: %w", op.Path, orChanged(op, err))
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (x *executor) bind(i int, op Op) error {
 		return err
 	}
 	if err := attachAt(fd, op.Path); err != nil {
-		return err
+		return orChanged(op, err)
 	}
 	x.hidden[op.Path] = false
 	return x.restrict(op)
@@ -230,6 +230,9 @@ func (x *executor) restrict(op Op) error {
 		attr |= attrReadOnly
 	}
 	if err := x.attrs(fd, attr, true); err != nil {
+		if gone := checkPlace(op); gone != nil {
+			return gone // a mount goes with the object that it is on
+		}
 		return fmt.Errorf("restricting the mount of %s: %w", op.Path, err)
 	}
 	return nil
@@ -251,7 +254,7 @@ func (x *executor) hideDir(op Op) error {
 	}
 	if err := attach(fd, target); err != nil {
 		unix.Close(fd)
-		return fmt.Errorf("hiding %s: %w", op.Path, err)
+		return fmt.Errorf("hiding %s: %w", op.Path, orChanged(op, err))
 	}
 	if op.Write {
 		return unix.Close(fd)
@@ -273,7 +276,7 @@ func (x *executor) cover(op Op, source int) error {
 	}
 	defer unix.Close(fd)
 	if err := attach(fd, target); err != nil {
-		return fmt.Errorf("hiding %s: %w", op.Path, err)
+		return fmt.Errorf("hiding %s: %w", op.Path, orChanged(op, err))
 	}
 	return nil
 }

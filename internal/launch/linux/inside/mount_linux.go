@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -36,7 +37,7 @@ func openObject(path string) (int, error) {
 func openPlanned(op Op) (int, error) {
 	fd, err := openObject(op.Path)
 	if err != nil {
-		return -1, err
+		return -1, orChanged(op, err)
 	}
 	if err := checkIdentity(fd, op); err != nil {
 		unix.Close(fd)
@@ -63,7 +64,16 @@ func checkIdentity(fd int, op Op) error {
 type changedError struct{ Path string }
 
 func (e *changedError) Error() string {
-	return e.Path + " was replaced while the sandbox was being set up"
+	return e.Path + " was replaced or removed while the sandbox was being set up"
+}
+
+// orChanged recognises the errors of a place that is no longer what it was when
+// the plan found it: gone, beneath something that is not a directory, or a link.
+func orChanged(op Op, err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return &changedError{Path: op.Path}
+	}
+	return err
 }
 
 // cloneTree returns a detached copy of the mounts at and below the object fd,
