@@ -56,6 +56,7 @@ func (s *screen) stopAndContinue(box *sandboxed, line string) {
 	s.press(ctrlZ)
 	s.expect("Stopped")
 	s.expect("ready> ")
+	s.stopped(m)
 	s.enter("fg")
 	s.commandRuns(m)
 	s.jobInForeground()

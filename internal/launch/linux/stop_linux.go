@@ -2,6 +2,8 @@ package linux
 
 import (
 	"runtime"
+	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -36,8 +38,31 @@ func stopCaller(s unix.Signal, group bool, over func() bool) {
 	if group && inside.SetDisposition(s, inside.IgnoreAction) == nil {
 		_ = unix.Kill(0, s)
 	}
-	if !before.Ignores() && !over() && inside.SetDisposition(s, inside.DefaultAction) == nil {
-		_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), s)
+	if !before.Ignores() && inside.SetDisposition(s, inside.DefaultAction) == nil {
+		stopUnless(s, over)
 	}
 	_ = inside.SetDisposition(s, before)
 }
+
+// noticing is how long the handling of a signal that has arrived may take.
+const noticing = 20 * time.Millisecond
+
+// stopUnless stops this process by a signal with the default action, unless it is
+// continued before that. The kernel drops a pending stop when SIGCONT is sent
+// (signal(7)), so the stop is made pending first, and looked at after it what came
+// before: changing the mask makes this thread handle a SIGCONT that waits.
+func stopUnless(s unix.Signal, over func() bool) {
+	var mask, before unix.Sigset_t
+	mask.Val[(s-1)/wordBits] |= 1 << ((s - 1) % wordBits)
+	if unix.PthreadSigmask(unix.SIG_BLOCK, &mask, &before) != nil {
+		return
+	}
+	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), s)
+	time.Sleep(noticing)
+	if over() {
+		_ = inside.SetDisposition(s, inside.IgnoreAction) // drops what is pending
+	}
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
+}
+
+const wordBits = unix.Signal(unsafe.Sizeof(unix.Sigset_t{}.Val[0]) * 8)
