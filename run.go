@@ -28,9 +28,13 @@ type run struct {
 	done      chan struct{}
 }
 
-// replanning bounds how long a run starts over because the file system changed
-// while its sandbox was being built: git, say, writes a few times in a row.
-const replanning = 2 * time.Second
+// A run starts over when the file system changed while its sandbox was being built:
+// leastReplans times, and as often as it can within replanning, because git, say,
+// writes many times in a row.
+const (
+	leastReplans = 4
+	replanning   = 2 * time.Second
+)
 
 // start is what happens when a command is run, from top to bottom.
 func (s *Sandbox) start(c *Cmd) (*run, error) {
@@ -60,7 +64,8 @@ func (s *Sandbox) start(c *Cmd) (*run, error) {
 	}
 	means := means{place: at, temp: temp, published: published, allow: allow}
 	launcher, err := newLauncher(cfg)
-	for began := time.Now(); err == nil; {
+	began := time.Now()
+	for attempt := 0; err == nil; attempt++ {
 		var r *run
 		r, err = s.build(c, cfg, launcher, means)
 		if err == nil {
@@ -69,7 +74,7 @@ func (s *Sandbox) start(c *Cmd) (*run, error) {
 		if weaker, note := weakerLauncher(cfg, err); weaker != nil && weaker != launcher {
 			s.options.warn(note)
 			launcher, err = weaker, nil
-		} else if changedMeanwhile(err) && time.Since(began) < replanning && c.ctx.Err() == nil {
+		} else if changedMeanwhile(err) && (attempt < leastReplans || time.Since(began) < replanning) && c.ctx.Err() == nil {
 			err = nil
 		}
 	}

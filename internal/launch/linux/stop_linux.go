@@ -3,7 +3,6 @@ package linux
 import (
 	"runtime"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -52,17 +51,11 @@ const noticing = 20 * time.Millisecond
 // (signal(7)), so the stop is made pending first, and looked at after it what came
 // before: changing the mask makes this thread handle a SIGCONT that waits.
 func stopUnless(s unix.Signal, over func() bool) {
-	var mask, before unix.Sigset_t
-	mask.Val[(s-1)/wordBits] |= 1 << ((s - 1) % wordBits)
-	if unix.PthreadSigmask(unix.SIG_BLOCK, &mask, &before) != nil {
-		return
-	}
-	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), s)
-	time.Sleep(noticing)
-	if over() {
-		_ = inside.SetDisposition(s, inside.IgnoreAction) // drops what is pending
-	}
-	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
+	withBlocked(s, func() {
+		_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), s)
+		time.Sleep(noticing)
+		if over() {
+			_ = inside.SetDisposition(s, inside.IgnoreAction) // drops what is pending
+		}
+	})
 }
-
-const wordBits = unix.Signal(unsafe.Sizeof(unix.Sigset_t{}.Val[0]) * 8)
