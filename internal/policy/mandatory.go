@@ -93,8 +93,12 @@ func (r *resolver) homeNames(home string) []string {
 	return names
 }
 
-// judge protects a name that the search met.
+// judge protects a name that the search met. A directory that is gone since is not
+// kept from being made again: the names in it are known by its path.
 func (r *resolver) judge(h hit) error {
+	if h.kind != hitUnreadable && !r.fs.exists(parentOf(h.path)) {
+		return nil
+	}
 	d := denial{rule: builtIn(baseOf(h.path)), fold: true, found: true}
 	switch h.kind {
 	case hitUnreadable:

@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -181,5 +182,38 @@ func TestMissingHomeDirectories(t *testing.T) {
 	}
 	if p := mustResolveFake(t, f, allowing(".")); len(p.Kept) != 0 {
 		t.Errorf("%d names are kept in a home directory that is read-only", len(p.Kept))
+	}
+}
+
+// removing takes a directory away once it was searched.
+type removing struct {
+	FS
+	dir      string
+	searched bool
+}
+
+func (f *removing) Visit(path string) ([]Entry, protected.Identity, error) {
+	f.searched = f.searched || path == f.dir
+	return f.FS.Visit(path)
+}
+
+func (f *removing) Lstat(path string) (Info, error) {
+	if f.searched && within(f.dir, path) {
+		return Info{}, fs.ErrNotExist
+	}
+	return f.FS.Lstat(path)
+}
+
+// A directory that somebody removes after the search may be made again, but not
+// what is protected in it.
+func TestRemovedAfterSearch(t *testing.T) {
+	f := newFake(user, append(repo("/home/u/w/d/.git"), "/home/u/w/d/.npmrc", "/home/u/w/d/.vscode/x")...)
+	p := mustResolveFake(t, f, func(in *Input, c *config.Filesystem) {
+		allowing(".")(in, c)
+		in.FS = &removing{FS: in.FS, dir: "/home/u/w/d"}
+	})
+	answers(t, p, "create /home/u/w/d ok")
+	if _, ok := p.Standing.Forbids("/home/u/w/d", protected.Identity{}, ".npmrc"); !ok {
+		t.Error("the name is free")
 	}
 }
