@@ -50,9 +50,6 @@ func TestHostPorts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withBackend(t, func(t *testing.T, backend string) {
-				if backend == config.BackendLandlock && name == "nested" {
-					t.Skip("needs namespaces")
-				}
 				sb := newSandbox(t, func(c *config.Config) {
 					c.Linux, c.Network.AllowHostPorts = &config.Linux{Backend: backend}, []int{port}
 					change(c)

@@ -20,7 +20,8 @@ type sshServer struct {
 	dir, port, account string
 }
 
-// newSSHServer starts an sshd as the user; skips where that cannot be had.
+// newSSHServer starts an sshd as the user, because root's lets nobody in whose
+// password is locked; skips where that cannot be had.
 func newSSHServer(t *testing.T, uid int) *sshServer {
 	t.Helper()
 	account, err := user.LookupId(strconv.Itoa(uid))
@@ -47,13 +48,16 @@ func newSSHServer(t *testing.T, uid int) *sshServer {
 		t.Fatalf("preparing sshd: %v\n%s", err, out)
 	}
 	cmd := exec.Command(daemon, "-D", "-e", "-f", filepath.Join(s.dir, "config"))
-	if os.Getuid() == 0 {
+	if uid == 0 {
 		// Root's sshd needs /run/sshd, which this machine need not have.
 		cmd = exec.Command("unshare", "-m", "sh", "-c", `mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec "$0" "$@"`, daemon, "-D", "-e", "-f", filepath.Join(s.dir, "config"))
 	}
 	var log strings.Builder
 	cmd.Stderr = &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if uid != os.Getuid() {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,11 +78,30 @@ func newSSHServer(t *testing.T, uid int) *sshServer {
 	return s
 }
 
+// usersWithAccounts is users, with the first ordinary user that can log in.
+func usersWithAccounts() []int {
+	all := users()
+	if os.Getuid() != 0 {
+		return all
+	}
+	accounts, _ := os.ReadFile("/etc/passwd")
+	for line := range strings.Lines(string(accounts)) {
+		f := strings.Split(strings.TrimSpace(line), ":")
+		if len(f) != 7 || !strings.HasSuffix(f[6], "sh") || !fileExists(f[5]) {
+			continue
+		}
+		if uid, err := strconv.Atoi(f[2]); err == nil && uid >= 1000 {
+			return []int{0, uid}
+		}
+	}
+	return all
+}
+
 // network 137, 138: git reaches a repository over ssh, by the helper that srt
 // names and by plain ssh without any proxy; who may not is told why.
 func TestGitOverSSH(t *testing.T) {
 	world := newPeerWorld(t)
-	for _, uid := range users() {
+	for _, uid := range usersWithAccounts() {
 		t.Run(fmt.Sprint("uid", uid), func(t *testing.T) {
 			server := newSSHServer(t, uid)
 			for _, way := range peerWays() {
