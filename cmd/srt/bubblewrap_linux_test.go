@@ -66,6 +66,7 @@ func TestScriptsBubblewrap(t *testing.T) {
 	}
 	for _, uid := range users() {
 		t.Run(fmt.Sprintf("uid%d", uid), func(t *testing.T) {
+			t.Parallel()
 			p := scriptParams(t, uid)
 			setup := p.Setup
 			p.Dir, p.Files = "", files

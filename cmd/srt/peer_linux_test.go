@@ -72,7 +72,10 @@ func TestPeers(t *testing.T) {
 				if p.only != "" && (p.only == "proxies") != way.proxies {
 					continue
 				}
-				t.Run(fmt.Sprintf("uid%d/%s/%s", uid, way.name, p.name), func(t *testing.T) { world.try(t, uid, way, p) })
+				t.Run(fmt.Sprintf("uid%d/%s/%s", uid, way.name, p.name), func(t *testing.T) {
+					t.Parallel()
+					world.try(t, uid, way, p)
+				})
 			}
 		}
 	}

@@ -26,17 +26,15 @@ const posixSettings = `{"network":{"allowedDomains":[],"deniedDomains":[]},"file
 
 func TestPosix(t *testing.T) {
 	for _, uid := range users() {
-		s := newSandboxed(t, uid, posixSettings)
-		outside := s.posix(t, nil)
+		outside := newSandboxed(t, uid, posixSettings).posix(t, nil)
 		for _, backend := range append(slices.Clone(mountBackends), config.BackendLandlock) {
 			t.Run(fmt.Sprint(backend, "/uid", uid), func(t *testing.T) {
+				t.Parallel()
 				needBackend(t, backend)
 				if backend == config.BackendLandlock && inside.LandlockABI() == 0 {
 					t.Skip("this kernel has no Landlock")
 				}
-				if err := os.WriteFile(s.settings, []byte(withLinux(posixSettings, backend, "")), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				s := newSandboxed(t, uid, withLinux(posixSettings, backend, ""))
 				compareLines(t, backend, outside, s.posix(t, []string{s.binary, "--settings", s.settings, "--violations", "never"}))
 			})
 		}

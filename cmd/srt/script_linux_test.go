@@ -98,11 +98,12 @@ func TestScripts(t *testing.T) {
 		uids = append(uids, ordinaryUser)
 	}
 	for _, uid := range uids {
-		t.Run(fmt.Sprintf("uid%d", uid), func(t *testing.T) { runScripts(t, uid) })
+		t.Run(fmt.Sprintf("uid%d", uid), func(t *testing.T) {
+			t.Parallel()
+			testscript.Run(t, scriptParams(t, uid))
+		})
 	}
 }
-
-func runScripts(t *testing.T, uid int) { testscript.Run(t, scriptParams(t, uid)) }
 
 func scriptParams(t *testing.T, uid int) testscript.Params {
 	return testscript.Params{
