@@ -180,10 +180,8 @@ func (s *sandboxed) plant() {
 
 // replaceAsHost does, once the command runs, what tools of the host do.
 func (s *sandboxed) replaceAsHost() error {
-	for end := time.Now().Add(time.Minute); unix.Access(filepath.Join(s.dir, "ready"), unix.F_OK) != nil; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			return errors.New("the command does not begin")
-		}
+	if err := s.awaitCommand(); err != nil {
+		return err
 	}
 	return s.asUser("sh", "-ec", `
 echo after >.npmrc.new; mv .npmrc.new .npmrc

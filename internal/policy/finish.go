@@ -50,6 +50,7 @@ func (r *resolver) finish() *Policy {
 	r.addStanding()
 	r.addKept()
 	r.addPins()
+	r.addConcealed()
 	r.keepCreatable()
 	r.warnCovered(marks)
 	p.index()

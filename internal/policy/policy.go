@@ -87,7 +87,8 @@ type Policy struct {
 	Places    []Place // parents first; the first is "/"
 	Pins      []Pin
 	Absent    []Absent
-	Kept      []Kept // must not be created either
+	Kept      []Kept      // must not be created either
+	Concealed []Concealed // must stay hidden, parents first
 	Creatable []Creatable
 	// Standing are the directories in which protected names must not be created
 	// although no Absent says so.

@@ -50,6 +50,9 @@ func (r *resolver) allowPattern(rd reading, it item) error {
 // allowRead shows one name again.
 func (r *resolver) allowRead(name string, it item) {
 	l, err := r.land(name, true)
+	if err == nil && l.first != "" && !l.upward {
+		r.unreadAllowed[l.path] = true
+	}
 	if err != nil || l.done() || fresh(l.path) {
 		return
 	}
@@ -212,7 +215,8 @@ func (r *resolver) denyName(name string, rule Rule, locked bool) error {
 	case l.first != "":
 		if !l.upward {
 			r.forbid(l, rule, false, true)
-			r.pinLinks(l.links)
+			r.missing(l.path, locked)
+			r.pinReadLinks(l.links)
 		}
 		return nil
 	case l.fileInWay:
@@ -224,7 +228,7 @@ func (r *resolver) denyName(name string, rule Rule, locked bool) error {
 		return r.standIn(parentOf(l.links[len(l.links)-1]), rule)
 	}
 	r.hide(l, rule, locked)
-	r.pinLinks(l.links)
+	r.pinReadLinks(l.links)
 	return nil
 }
 

@@ -22,6 +22,9 @@ func specFor(r launch.Request) *inside.Spec {
 		Path: r.Path, Args: r.Args, Env: r.Env, Dir: r.Dir, Home: r.Home, Ports: r.Ports, Private: r.Private, NullFD: r.NullFD,
 		Published: r.Published,
 	}
+	for _, c := range r.Policy.Concealed {
+		s.Concealed = append(s.Concealed, inside.ConcealedPath{Path: c.Path, Link: c.Link})
+	}
 	for _, c := range r.Policy.Creatable {
 		s.Creatable = append(s.Creatable, inside.CreatablePath{Path: c.Path, Parent: c.Parent, First: c.First})
 	}

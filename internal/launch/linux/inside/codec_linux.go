@@ -40,6 +40,7 @@ func (c *coder) spec(s *Spec) {
 	list(c, &s.Names, c.name)
 	c.text(&s.Standing)
 	list(c, &s.Sockets, func(r *SocketRule) { c.texts(&r.Path, &r.Pattern) })
+	list(c, &s.Concealed, func(p *ConcealedPath) { c.texts(&p.Path, &p.Link) })
 	list(c, &s.Creatable, func(p *CreatablePath) { c.texts(&p.Path, &p.Parent, &p.First) })
 	c.texts(&s.Path, &s.Dir, &s.Home, &s.Private)
 	list(c, &s.Args, c.text)

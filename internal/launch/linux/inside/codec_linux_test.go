@@ -12,6 +12,7 @@ func TestSpecRoundTrip(t *testing.T) {
 		Filter:    FilterOptions{UnixSockets: true, Guard: true, Direct: true, HostPorts: true, Unguarded: true},
 		Names:     []GuardedName{{Dir: "/d", Name: "n", Fold: true, Rule: "r", Cure: "c", Target: "/d/n/x", Dev: 7, Ino: 8, Exists: true}},
 		Standing:  "\x03\x00\xff",
+		Concealed: []ConcealedPath{{Path: "/s\xff", Link: "../t"}},
 		Creatable: []CreatablePath{{Path: "/p/q/r", Parent: "/p", First: "q"}},
 		HostPorts: []int{5432}, Published: []int{3000, 8080},
 		Sockets: []SocketRule{{Path: "/run", Pattern: "*.sock"}},

@@ -19,6 +19,8 @@ type Spec struct {
 	Names []GuardedName
 	// Standing are the directories that keep protected names out, encoded.
 	Standing string
+	// Concealed are paths at which nothing of the host may show, whoever puts it there.
+	Concealed []ConcealedPath
 	// Paths that an allowWrite entry names and that do not exist yet.
 	Creatable []CreatablePath
 
@@ -94,6 +96,10 @@ type GuardedName struct {
 	// Target is the protected path that Name leads to.
 	Target string
 }
+
+// ConcealedPath is a real path that stays hidden. Link is what the symbolic link
+// says that may show there, if there is one.
+type ConcealedPath struct{ Path, Link string }
 
 // SocketRule admits the sockets at and beneath a real path, or with a pattern
 // those beneath it that match.

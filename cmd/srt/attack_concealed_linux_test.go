@@ -1,0 +1,181 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// concealedTechniques read what denyRead hides once a process of the host has put
+// another object in its place. The change takes a mount away, so that each read may
+// succeed for a moment; what counts is whether it goes on to.
+var concealedTechniques = []technique{
+	{"concealed: nothing yet", func() error {
+		var err error
+		if concealedDir, err = unix.Open(".", unix.O_PATH|unix.O_DIRECTORY, 0); err != nil {
+			return err
+		}
+		return awaitHost()
+	}},
+	{"concealed: a file that another was renamed over", reads(".env")},
+	{"concealed: by its directory, opened before", func() error { return readsOn(func() (int, error) { return unix.Openat(concealedDir, ".env", unix.O_RDONLY, 0) }) }},
+	{"concealed: through the root of the process", reads("/proc/self/root/proc/self/cwd/.env")},
+	{"concealed: by running it", func() error { return readsOn(func() (int, error) { return -1, unix.Access(".env", unix.R_OK) }) }},
+	{"concealed: by a new name", func() error {
+		return readsOn(func() (int, error) {
+			_ = os.Remove("other")
+			if err := unix.Link(".env", "other"); err != nil {
+				return -1, err
+			}
+			return unix.Open("other", unix.O_RDONLY, 0)
+		})
+	}},
+	{"concealed: a file that was renamed over again and again", reads("often")},
+	{"concealed: a file that was removed and made again", reads("made")},
+	{"concealed: a file that was renamed, at its new name", reads("moved.bak")},
+	{"concealed: a file that was renamed, at its old name", reads("moved")},
+	{"concealed: a file that was exchanged", reads("exchanged")},
+	{"concealed: a name that was linked", reads("linked")},
+	{"concealed: a link in the place of a file", reads("aslink")},
+	{"concealed: a directory in the place of a file", reads("asdir/file")},
+	{"concealed: a file in the place of a directory", reads("asfile")},
+	{"concealed: a file that a pattern found", reads("key.pem")},
+	{"concealed: a directory that was made again", reads("keys/file")},
+	{"concealed: a directory that another was renamed over", reads("over/file")},
+	{"concealed: a hidden directory with something shown in it", reads("nest/file")},
+	{"concealed: in a directory that was made again", reads("deep/dir/file")},
+	{"concealed: in a directory that was made again twice", reads("twice/dir/file")},
+	{"concealed: in a directory that is a link now", reads("way/dir/file")},
+	{"concealed: behind a link that leads elsewhere now", reads("link")},
+	{"concealed: a file that was missing", reads("late")},
+	{"concealed: a file of a directory that was missing", reads("missing/dir/file")},
+	{"concealed: a file outside of the write roots", reads("../home/.aws/credentials")},
+	{"concealed: a file whose directory outside was made again", reads("../home/.config/gh/hosts")},
+}
+
+var concealedDir int
+
+// reads opens a path until that is refused for good.
+func reads(name string) func() error {
+	return func() error { return readsOn(func() (int, error) { return unix.Open(name, unix.O_RDONLY, 0) }) }
+}
+
+func readsOn(try func() (int, error)) error {
+	patience := 20 * time.Second
+	if os.Getenv("RACE_CONTROL") != "" {
+		patience = 0
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		fd, err := try()
+		if err != nil {
+			return err
+		}
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+		if time.Now().After(end) {
+			return nil
+		}
+	}
+}
+
+const concealedSettings = `{"linux":{"backend":"%s"%s},"network":{"allowedDomains":[],"deniedDomains":[]},"filesystem":{"denyRead":[".env","often","made","moved","exchanged",
+	"linked","aslink","asdir","asfile","*.pem","keys","over","nest","deep/dir/file","twice/dir/file","way/dir/file","link","~/.aws/credentials","~/.config/gh/hosts"%s],
+	"allowRead":["nest/shown"],"allowWrite":["."],"denyWrite":[]}}`
+
+// What denyRead hides stays so when a process of the host replaces it.
+func TestConcealedFromHost(t *testing.T) {
+	const missing = `,"late","missing/dir/file"`
+	for _, uid := range users() {
+		for _, backend := range []string{"native", "bubblewrap", "landlock"} {
+			t.Run(fmt.Sprint("uid", uid, backend), func(t *testing.T) {
+				needBackend(t, backend)
+				s := newSandboxed(t, uid, fmt.Sprintf(concealedSettings, backend, "", missing))
+				expect(t, s.whileHostReplaces(s.attack), len(concealedTechniques), 0)
+			})
+		}
+		t.Run(fmt.Sprint("uid", uid, "unguarded"), func(t *testing.T) {
+			// What is missing cannot be denied there.
+			s := newSandboxed(t, uid, fmt.Sprintf(concealedSettings, "native", `,"guard":"off"`, ""))
+			out := s.whileHostReplaces(s.attack)
+			expect(t, out, len(concealedTechniques)-2, 2)
+			for _, n := range []string{"a file that was missing", "a file of a directory that was missing"} {
+				if !strings.Contains(out, n+": SUCCEEDED") {
+					t.Errorf("%s is refused by something else:\n%s", n, out)
+				}
+			}
+		})
+		t.Run(fmt.Sprint("uid", uid, "control"), func(t *testing.T) {
+			s := newSandboxed(t, uid, fmt.Sprintf(concealedSettings, "native", "", missing))
+			expect(t, s.whileHostReplaces(func(_ []string, stdin *os.File, names ...string) string {
+				return s.unconfined([]string{"RACE_CONTROL=yes"}, stdin, names...)
+			}), 1, len(concealedTechniques)-1)
+		})
+	}
+}
+
+// whileHostReplaces plants files, and replaces them when the command is there.
+func (s *sandboxed) whileHostReplaces(try func(env []string, stdin *os.File, names ...string) string) string {
+	s.t.Helper()
+	if err := s.asUser("sh", "-ec", `
+for d in asfile keys over nest/shown deep/dir twice/dir way/dir ../home/.aws ../home/.config/gh; do mkdir -p $d; done
+for f in .env often made moved exchanged linked aslink asdir key.pem keys/file over/file nest/file deep/dir/file twice/dir/file way/dir/file target ../home/.aws/credentials ../home/.config/gh/hosts
+do echo before >$f; done
+ln -s target link`); err != nil {
+		s.t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- s.replaceConcealed() }()
+	out := try(nil, nil, "concealed")
+	if err := <-failed; err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+func (s *sandboxed) replaceConcealed() error {
+	if err := s.awaitCommand(); err != nil {
+		return err
+	}
+	if err := s.asUser("sh", "-ec", `
+new() { echo after >$1.new; mv -T $1.new $1; }
+for f in .env key.pem ../home/.aws/credentials; do new $f; done
+i=0; while [ $i -lt 100 ]; do new often; i=$((i+1)); done
+rm made; echo after >made
+mv moved moved.bak; echo after >moved
+echo after >exchanged.new
+rm linked; echo after >linked.other; ln linked.other linked
+echo after >plain; ln -sfT plain aslink
+rm asdir; mkdir asdir; echo after >asdir/file
+rmdir asfile; echo after >asfile
+mkdir over.new; echo after >over.new/file; rm over/file; mv -T over.new over
+for d in keys nest; do mv $d $d.old; mkdir $d; echo after >$d/file; done
+rm -r deep; mkdir -p deep/dir; echo after >deep/dir/file
+for i in 1 2; do rm -r twice; mkdir -p twice/dir; echo after >twice/dir/file; done
+mv way way.old; mkdir -p elsewhere/dir; echo after >elsewhere/dir/file; ln -s elsewhere way
+ln -sfT plain link
+echo after >late; mkdir -p missing/dir; echo after >missing/dir/file
+mv ../home/.config ../home/.config.old; mkdir -p ../home/.config/gh; echo after >../home/.config/gh/hosts`); err != nil {
+		return err
+	}
+	if err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(s.dir, "exchanged"), unix.AT_FDCWD, filepath.Join(s.dir, "exchanged.new"), unix.RENAME_EXCHANGE); err != nil {
+		return err
+	}
+	return s.asUser("sh", "-c", ": >go")
+}
+
+// awaitCommand waits until the attack program lets the host act.
+func (s *sandboxed) awaitCommand() error {
+	for end := time.Now().Add(time.Minute); unix.Access(filepath.Join(s.dir, "ready"), unix.F_OK) != nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			return errors.New("the command does not begin")
+		}
+	}
+	return nil
+}
