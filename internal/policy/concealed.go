@@ -10,44 +10,51 @@ type Concealed struct {
 	// Link is what the symbolic link says that may show there; empty where nothing
 	// may.
 	Link string
+	Rule Rule
+}
+
+// unread is a read deny of a path that does not exist.
+type unread struct {
+	rule   Rule
+	locked bool
 }
 
 // missing records a path that a read deny names and that does not exist.
-func (r *resolver) missing(p string, locked bool) {
-	if !r.unread[p] {
-		r.unread[p] = locked
+func (r *resolver) missing(p string, rule Rule, locked bool) {
+	if !r.unread[p].locked {
+		r.unread[p] = unread{rule, locked}
 	}
 }
 
 // pinReadLinks is pinLinks for the links on the way to what a read deny names.
-func (r *resolver) pinReadLinks(links []string) {
+func (r *resolver) pinReadLinks(links []string, rule Rule) {
 	r.pinLinks(links)
 	for _, l := range links {
-		r.readLinks[l] = true
+		r.readLinks[l] = rule
 	}
 }
 
 // addConcealed lists what denyRead and credentials hide by path. What srt hides
 // itself is no secret.
 func (r *resolver) addConcealed() {
-	add := func(p, link string) {
+	add := func(p, link string, rule Rule) {
 		if !fresh(p) && r.out.StateAt(parentOf(p)).View == Host {
-			r.out.Concealed = append(r.out.Concealed, Concealed{Path: p, Link: link})
+			r.out.Concealed = append(r.out.Concealed, Concealed{Path: p, Link: link, Rule: rule})
 		}
 	}
 	for _, place := range r.out.Places {
 		if place.View != Host && place.Rule.Setting != builtInSetting {
-			add(place.Path, "")
+			add(place.Path, "", place.Rule)
 		}
 	}
-	for p, locked := range r.unread {
-		if locked || !r.unreadAllowed[p] {
-			add(p, "")
+	for p, u := range r.unread {
+		if u.locked || !r.unreadAllowed[p] {
+			add(p, "", u.rule)
 		}
 	}
-	for l := range r.readLinks {
+	for l, rule := range r.readLinks {
 		if text, err := r.fs.Readlink(l); err == nil {
-			add(l, text)
+			add(l, text, rule)
 		}
 	}
 	slices.SortFunc(r.out.Concealed, func(a, b Concealed) int { return comparePaths(a.Path, b.Path) })

@@ -215,8 +215,8 @@ func (r *resolver) denyName(name string, rule Rule, locked bool) error {
 	case l.first != "":
 		if !l.upward {
 			r.forbid(l, rule, false, true)
-			r.missing(l.path, locked)
-			r.pinReadLinks(l.links)
+			r.missing(l.path, rule, locked)
+			r.pinReadLinks(l.links, rule)
 		}
 		return nil
 	case l.fileInWay:
@@ -228,7 +228,7 @@ func (r *resolver) denyName(name string, rule Rule, locked bool) error {
 		return r.standIn(parentOf(l.links[len(l.links)-1]), rule)
 	}
 	r.hide(l, rule, locked)
-	r.pinReadLinks(l.links)
+	r.pinReadLinks(l.links, rule)
 	return nil
 }
 

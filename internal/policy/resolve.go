@@ -22,13 +22,14 @@ type resolver struct {
 	nodes   map[string]*mark
 	links   map[string]bool // links to pin
 	// readLinks are those on the way to something that a read deny names.
-	readLinks map[string]bool
-	// unread are the missing paths of read denies, with whether these are locked,
-	// unreadAllowed those that an allowRead entry names.
-	unread, unreadAllowed map[string]bool
-	absents               []Absent
-	kept                  []Kept
-	out                   *Policy
+	readLinks map[string]Rule
+	// unread are the missing paths of read denies, unreadAllowed those that an
+	// allowRead entry names.
+	unread        map[string]unread
+	unreadAllowed map[string]bool
+	absents       []Absent
+	kept          []Kept
+	out           *Policy
 	// roots are the write roots in which protected names are looked for.
 	roots []string
 	// carved are the places that entries show again inside hidden directories.
@@ -96,7 +97,7 @@ func newResolver(ctx context.Context, in Input) (*resolver, context.CancelFunc) 
 	timeout := cmp.Or(in.ScanTimeout, defaultScanTimeout)
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	r := &resolver{ctx: bounded, timeout: timeout, in: in, fs: newCachedFS(in.FS), nodes: map[string]*mark{},
-		links: map[string]bool{}, readLinks: map[string]bool{}, unread: map[string]bool{}, unreadAllowed: map[string]bool{}, repositories: map[checkout]bool{}, configs: map[checkout]bool{}, out: &Policy{fs: in.FS}}
+		links: map[string]bool{}, readLinks: map[string]Rule{}, unread: map[string]unread{}, unreadAllowed: map[string]bool{}, repositories: map[checkout]bool{}, configs: map[checkout]bool{}, out: &Policy{fs: in.FS}}
 	r.in.Home, r.in.Cwd, r.in.Private = r.realDir(in.Home), r.realDir(in.Cwd), r.realDir(in.Private)
 	return r, cancel
 }

@@ -138,7 +138,7 @@ func (l *landlocked) Close() {
 // landlockSpecFor translates a request.
 func landlockSpecFor(r launch.Request) *inside.Spec {
 	s := specFor(r)
-	s.Plan = nil
+	s.Plan, s.Concealed = nil, nil
 	// The guard answers for reads there, so it reports them without being asked.
 	s.Filter.Guard, s.Filter.NestedNamespaces, s.Filter.Trace = true, false, false
 	s.Filter.Direct, s.Filter.HostPorts = false, false
@@ -152,8 +152,20 @@ func landlockSpecFor(r launch.Request) *inside.Spec {
 			Rule: p.WriteRule.String(), Cure: p.WriteRule.Cure, ReadRule: p.Rule.String(), Why: p.Rule.Cure,
 		})
 	}
+	s.Landlock.States = append(s.Landlock.States, missingStates(r.Policy)...)
 	for _, pin := range r.Policy.Pins {
 		s.Landlock.Pins = append(s.Landlock.Pins, path.Clean(pin.Path))
 	}
 	return s
+}
+
+// missingStates keeps what denyRead names and does not exist yet from being read.
+func missingStates(p *policy.Policy) (states []inside.PathState) {
+	for _, c := range p.Concealed {
+		above := p.StateAt(c.Path)
+		if c.Link == "" && above.Path != c.Path {
+			states = append(states, inside.PathState{Path: c.Path, Rule: above.WriteRule.String(), Cure: above.WriteRule.Cure, ReadRule: c.Rule.String(), Why: c.Rule.Cure})
+		}
+	}
+	return states
 }

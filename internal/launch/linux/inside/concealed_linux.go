@@ -47,10 +47,3 @@ func (n *concealed) child(name string) *concealed {
 // named returns those that a name in this directory may mean: some file systems
 // ignore case.
 func (n *concealed) named(name string) []*concealed { return n.byName[strings.ToLower(name)] }
-
-func (n *concealed) each(f func(*concealed)) {
-	f(n)
-	for _, next := range n.below {
-		next.each(f)
-	}
-}

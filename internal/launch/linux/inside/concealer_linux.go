@@ -27,7 +27,8 @@ type concealer struct {
 	dir     blank
 	tree    *concealed
 	kept    []*concealed // of the tree
-	events  int          // of inotify, -1 if there is none
+	covered map[*concealed]bool
+	events  int // of inotify, -1 if there is none
 	watched map[int32][]*concealed
 	// blind marks that changes of a directory are not told, so that one has to look.
 	blind bool
@@ -46,6 +47,9 @@ const (
 	concealTimeout = time.Second
 	// shortestTurn is the least that sched(7) takes for one.
 	shortestTurn = 100 * time.Microsecond
+	// maxReads keeps a command that changes directories all the time from keeping the
+	// concealer busy with that alone.
+	maxReads = 8
 )
 
 // startConcealer starts a concealer; nil where there is nothing to do.
@@ -53,7 +57,7 @@ func startConcealer(control int, paths []ConcealedPath, blanks blankSource) *con
 	if len(paths) == 0 {
 		return nil
 	}
-	c := &concealer{control: control, tree: newConcealed("/", ""), watched: map[int32][]*concealed{}}
+	c := &concealer{control: control, tree: newConcealed("/", ""), watched: map[int32][]*concealed{}, covered: map[*concealed]bool{}}
 	for _, p := range paths {
 		c.kept = append(c.kept, c.tree.add(p))
 	}
@@ -74,30 +78,29 @@ func (c *concealer) run(blanks blankSource) error {
 	if c.events >= 0 {
 		wait = append(wait, unix.PollFd{Fd: int32(c.events), Events: unix.POLLIN})
 	}
-	if err := c.lookAtAll(); err != nil {
-		return err
-	}
-	for {
+	interval, err := c.lookAtAll()
+	for err == nil {
 		if err := errors.Join(c.file.prepare(), c.dir.prepare()); err != nil {
 			return fmt.Errorf("preparing to hide what is replaced: %w", err)
 		}
 		timeout := -1
 		if c.blind {
-			timeout = int(lookInterval.Milliseconds())
+			timeout = int(interval.Milliseconds())
 		}
-		n, err := unix.Poll(wait, timeout)
-		if err != nil && err != unix.EINTR {
-			return fmt.Errorf("waiting for changes of hidden paths: %w", err)
-		}
-		if n == 0 {
-			err = c.lookAtAll()
-		} else {
+		var n int
+		n, err = unix.Poll(wait, timeout)
+		switch {
+		case err == unix.EINTR:
+			err = nil
+		case err != nil:
+			err = fmt.Errorf("waiting for changes of hidden paths: %w", err)
+		case n == 0:
+			interval, err = c.lookAtAll()
+		default:
 			err = c.lookAtChanges(wait[0].Revents != 0)
 		}
-		if err != nil {
-			return err
-		}
 	}
+	return err
 }
 
 // prepare makes the thread of the concealer ready and opens the list of mounts,
@@ -129,10 +132,14 @@ func (c *concealer) prepare(blanks blankSource) (mounts int, err error) {
 	return mounts, nil
 }
 
-func (c *concealer) lookAtAll() error {
+// lookAtAll also says how long to wait until the next time.
+func (c *concealer) lookAtAll() (interval time.Duration, err error) {
+	const most = 20 // parts of a processor's time, in which it takes one
 	c.busy.Lock()
 	defer c.busy.Unlock()
-	return c.visit(unix.AT_FDCWD, c.tree)
+	begin := time.Now()
+	err = c.visit(unix.AT_FDCWD, c.tree)
+	return max(lookInterval, most*time.Since(begin)), err
 }
 
 // lookAtChanges acts on what changed. The list of mounts does first when something
@@ -163,13 +170,13 @@ func (c *concealer) lookAtChanges(mounts bool) error {
 // when the kernel had more to tell than it keeps.
 func (c *concealer) read() (names map[*concealed]bool, everything bool) {
 	var buf [16 << 10]byte
-	for c.events >= 0 {
+	for range maxReads {
 		n, err := unix.Read(c.events, buf[:])
 		if err == unix.EINTR {
 			continue
 		}
-		if err != nil || n <= 0 {
-			return names, everything
+		if err != nil || n <= 0 { // among others for want of an inotify
+			break
 		}
 		for rest := buf[:n]; len(rest) >= unix.SizeofInotifyEvent; {
 			size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))
@@ -207,146 +214,10 @@ func (c *concealer) glance(n *concealed) error {
 func (c *concealer) revisit(n *concealed) error {
 	dir, err := openObject(path.Dir(n.path))
 	if err != nil {
-		return nil //nolint:nilerr // whatever comes there will be told
+		return c.unreached(n, err)
 	}
 	defer unix.Close(dir)
 	return c.visit(dir, n)
-}
-
-// visit hides what is at a path, and watches the directories on the way to those
-// beneath it. The watch comes first: what changes after the look is told.
-func (c *concealer) visit(dir int, n *concealed) error {
-	fd, err := c.conceal(dir, n)
-	if err != nil || fd < 0 {
-		return err
-	}
-	defer unix.Close(fd)
-	if len(n.below) == 0 || !isDirectory(fd) {
-		return nil
-	}
-	c.watch(fd, n)
-	for _, next := range n.below {
-		if err := c.visit(fd, next); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// conceal hides what is at a path unless it may show. It returns what shows then,
-// -1 if nothing does.
-func (c *concealer) conceal(dir int, n *concealed) (int, error) {
-	// To close the last descriptor of a removed object is to remove it, for which
-	// there is time afterwards.
-	var old []int
-	defer func() { closeAll(old) }()
-	for deadline := time.Now().Add(concealTimeout); ; {
-		fd, err := unix.Openat(dir, n.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		switch err {
-		case nil:
-		case unix.ENOENT, unix.ENOTDIR:
-			return -1, nil
-		default:
-			c.blind = true // nobody tells when that changes
-			return -1, nil
-		}
-		var st unix.Statx_t
-		if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st); err != nil {
-			unix.Close(fd)
-			return -1, fmt.Errorf("inspecting %s: %w", n.path, err)
-		}
-		if c.mayShow(fd, n, &st) {
-			return fd, nil
-		}
-		old = append(old, fd)
-		if err = c.cover(fd, n, st.Mode&unix.S_IFMT == unix.S_IFDIR); err == nil {
-			return -1, nil
-		}
-		if err != unix.ENOENT && err != unix.EINVAL && err != unix.EBUSY || time.Now().After(deadline) {
-			return -1, fmt.Errorf("hiding %s again, which somebody outside replaced: %w", n.path, err)
-		}
-	}
-}
-
-// cover puts a blank object on an object.
-func (c *concealer) cover(fd int, n *concealed, dir bool) error {
-	b := &c.file
-	if dir {
-		b = &c.dir
-	}
-	err := b.prepare()
-	if err == nil {
-		err = attach(b.next, fd)
-	}
-	if err != nil {
-		return err
-	}
-	if n.cover >= 0 {
-		unix.Close(n.cover)
-	}
-	n.cover, b.next = b.next, -1
-	return nil
-}
-
-// blank is an object that hides others, with a copy of its mount for the next one.
-type blank struct {
-	source, next int
-	id           object
-}
-
-func newBlank(source int) (blank, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(source, &st); err != nil {
-		return blank{}, fmt.Errorf("inspecting the blank objects: %w", err)
-	}
-	return blank{source: source, next: -1, id: object{st.Dev, st.Ino}}, nil
-}
-
-func (b *blank) prepare() (err error) {
-	if b.next < 0 {
-		b.next, err = cloneTree(b.source, false)
-	}
-	return err
-}
-
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		unix.Close(fd)
-	}
-}
-
-// mayShow reports whether an object may be seen at a path.
-func (c *concealer) mayShow(fd int, n *concealed, st *unix.Statx_t) bool {
-	if c.hides(n, st) {
-		return true
-	}
-	kind := uint32(st.Mode) & unix.S_IFMT
-	switch {
-	case kind == unix.S_IFLNK:
-		return n.link != "" && linkSays(fd, n.link)
-	case !n.kept || n.link != "":
-		return !n.kept
-	case !n.seen && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 && kind == unix.S_IFDIR:
-		n.mask = identityOf(st) // a file system of its own hides it, which the set-up made
-	}
-	n.seen = true
-	return c.hides(n, st)
-}
-
-// hides reports whether what shows at a path is there to hide the rest.
-func (c *concealer) hides(n *concealed, st *unix.Statx_t) bool {
-	id := identityOf(st)
-	return id == c.file.id || id == c.dir.id || id == n.mask
-}
-
-func identityOf(st *unix.Statx_t) object {
-	return object{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}
-}
-
-func linkSays(fd int, text string) bool {
-	var buf [unix.PathMax]byte
-	n, err := unix.Readlinkat(fd, "", buf[:])
-	return err == nil && string(buf[:n]) == text
 }
 
 // watch has the kernel tell what appears in a directory.
@@ -396,9 +267,12 @@ func (c *concealer) uncover() {
 		return
 	}
 	c.busy.Lock()
-	c.tree.each(func(n *concealed) {
-		if n.cover >= 0 {
+	done := make(chan struct{})
+	go func() { // the thread of the caller may have no capability left
+		defer close(done)
+		for n := range c.covered {
 			_ = unix.Unmount(descriptorPath(n.cover), unix.MNT_DETACH)
 		}
-	})
+	}()
+	<-done
 }

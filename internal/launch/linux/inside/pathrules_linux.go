@@ -1,6 +1,8 @@
 package inside
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path"
 )
@@ -64,9 +66,11 @@ func (p *pathRules) open(s PathState) {
 	}
 }
 
+// isPlainFile also takes what is missing for one, so that a secret which may come
+// does not keep the programs beside it from running.
 func isPlainFile(name string) bool {
 	fi, err := os.Lstat(name)
-	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 == 0
+	return errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 == 0
 }
 
 // at returns the state that applies to a path.
