@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -69,7 +70,7 @@ func reads(name string) func() error {
 }
 
 func readsOn(try func() (int, error)) error {
-	patience := 20 * time.Second
+	patience := 10 * time.Second
 	if os.Getenv("RACE_CONTROL") != "" {
 		patience = 0
 	}
@@ -132,6 +133,49 @@ func TestConcealedFromHost(t *testing.T) {
 			}, []string{"concealed"}), 1, len(concealedTechniques)-1)
 		})
 	}
+}
+
+// Where the user has no inotify left, srt-init looks from time to time.
+func TestConcealedWithoutInotify(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs a user of whom no program runs")
+	}
+	const uid = ordinaryUser + 1
+	groups := []string{"concealed"}
+	s := newSandboxed(t, uid, fmt.Sprintf(concealedSettings, "native", "", `,"late","missing/dir/file"`))
+	defer exhaustInotify(t, uid)()
+	expect(t, s.whileHostReplaces(s.attack, groups), countConcealed(groups), 0)
+}
+
+// exhaustInotify takes all that a user may have until the returned function is called.
+func exhaustInotify(t *testing.T, uid int) (release func()) {
+	const most = 4096
+	taken := make(chan []int)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		var fds []int
+		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); e == 0 {
+			for len(fds) < most {
+				fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+				if err != nil {
+					break
+				}
+				fds = append(fds, fd)
+			}
+		}
+		taken <- fds
+	}()
+	fds := <-taken
+	release = func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}
+	if len(fds) == 0 || len(fds) == most {
+		release()
+		t.Skipf("a user of this machine may have more than %d", len(fds))
+	}
+	return release
 }
 
 // whileHostReplaces plants files, and replaces them when the command is there.

@@ -11,15 +11,14 @@ type concealed struct {
 	name, path string
 	kept       bool   // nothing may show here
 	link       string // but this symbolic link, if it is not empty
-	seen       bool   // it was looked at
-	mask       object // what hides it since the start, unless it is a blank object
-	cover      int    // the mount that hides it since, -1 if there is none
+	planned    bool   // the set-up hid it as a directory, and it was not looked at since
+	mask       object // what hides it since then, unless it is a blank object
 	below      []*concealed
 	byName     map[string][]*concealed // in lower case
 }
 
 func newConcealed(name, full string) *concealed {
-	return &concealed{name: name, path: full, cover: -1, byName: map[string][]*concealed{}}
+	return &concealed{name: name, path: full, byName: map[string][]*concealed{}}
 }
 
 // add enters a path beneath the root directory.

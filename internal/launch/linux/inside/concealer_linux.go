@@ -7,7 +7,6 @@ import (
 	"path"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,14 +26,10 @@ type concealer struct {
 	dir     blank
 	tree    *concealed
 	kept    []*concealed // of the tree
-	covered map[*concealed]bool
-	events  int // of inotify, -1 if there is none
+	events  int          // of inotify, -1 if there is none
 	watched map[int32][]*concealed
 	// blind marks that changes of a directory are not told, so that one has to look.
 	blind bool
-	// busy is held while something is done, and for good when nothing may be done
-	// any more.
-	busy sync.Mutex
 }
 
 // concealerCapabilities are for mounts, and for directories that their owner closed.
@@ -52,20 +47,22 @@ const (
 	maxReads = 8
 )
 
-// startConcealer starts a concealer; nil where there is nothing to do.
-func startConcealer(control int, paths []ConcealedPath, blanks blankSource) *concealer {
+// startConcealer starts a concealer where there is something to do. hidden are the
+// directories that the set-up hid.
+func startConcealer(control int, paths []ConcealedPath, hidden map[string]bool, blanks blankSource) {
 	if len(paths) == 0 {
-		return nil
+		return
 	}
-	c := &concealer{control: control, tree: newConcealed("/", ""), watched: map[int32][]*concealed{}, covered: map[*concealed]bool{}}
+	c := &concealer{control: control, tree: newConcealed("/", ""), watched: map[int32][]*concealed{}}
 	for _, p := range paths {
-		c.kept = append(c.kept, c.tree.add(p))
+		n := c.tree.add(p)
+		n.planned = hidden[p.Path] && p.Link == ""
+		c.kept = append(c.kept, n)
 	}
 	go func() {
 		runtime.LockOSThread()
 		fail(control, c.run(blanks))
 	}()
-	return c
 }
 
 // run returns only when it has to give up.
@@ -135,8 +132,6 @@ func (c *concealer) prepare(blanks blankSource) (mounts int, err error) {
 // lookAtAll also says how long to wait until the next time.
 func (c *concealer) lookAtAll() (interval time.Duration, err error) {
 	const most = 20 // parts of a processor's time, in which it takes one
-	c.busy.Lock()
-	defer c.busy.Unlock()
 	begin := time.Now()
 	err = c.visit(unix.AT_FDCWD, c.tree)
 	return max(lookInterval, most*time.Since(begin)), err
@@ -145,8 +140,6 @@ func (c *concealer) lookAtAll() (interval time.Duration, err error) {
 // lookAtChanges acts on what changed. The list of mounts does first when something
 // is replaced, but does not tell where.
 func (c *concealer) lookAtChanges(mounts bool) error {
-	c.busy.Lock()
-	defer c.busy.Unlock()
 	if mounts {
 		for _, n := range c.kept {
 			if err := c.glance(n); err != nil {
@@ -259,20 +252,3 @@ const (
 	gfs2Magic   = 0x01161970
 	lustreMagic = 0x0bd00bd0
 )
-
-// uncover ends the concealer's work and takes its mounts away, when nobody is left
-// who could look: what the command itself made shall be found as it is.
-func (c *concealer) uncover() {
-	if c == nil {
-		return
-	}
-	c.busy.Lock()
-	done := make(chan struct{})
-	go func() { // the thread of the caller may have no capability left
-		defer close(done)
-		for n := range c.covered {
-			_ = unix.Unmount(descriptorPath(n.cover), unix.MNT_DETACH)
-		}
-	}()
-	<-done
-}

@@ -35,8 +35,8 @@ func (c *concealer) conceal(dir int, n *concealed) (int, error) {
 	// there is time afterwards.
 	var old []int
 	defer func() { closeAll(old) }()
-	first := !n.seen
-	n.seen = true
+	planned := n.planned
+	n.planned = false
 	for deadline := time.Now().Add(concealTimeout); ; {
 		fd, err := unix.Openat(dir, n.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -47,40 +47,36 @@ func (c *concealer) conceal(dir int, n *concealed) (int, error) {
 			unix.Close(fd)
 			return -1, fmt.Errorf("inspecting %s: %w", n.path, err)
 		}
-		if first && n.kept && isMountedDirectory(&st) {
+		if planned && isMountedDirectory(&st) {
 			n.mask = identityOf(&st) // a file system of its own, which the set-up put there
 		}
 		if c.mayShow(fd, n, &st) {
 			return fd, nil
 		}
 		old = append(old, fd)
-		if err = c.cover(fd, n, st.Mode&unix.S_IFMT == unix.S_IFDIR); err == nil {
+		if err = c.cover(fd, st.Mode&unix.S_IFMT == unix.S_IFDIR); err == nil {
 			return -1, nil
 		}
 		if err != unix.ENOENT && err != unix.EINVAL && err != unix.EBUSY || time.Now().After(deadline) {
-			return -1, fmt.Errorf("hiding %s again, which somebody outside replaced: %w", n.path, err)
+			return -1, fmt.Errorf("hiding %s again, which a program outside replaced while the command ran: %w", n.path, err)
 		}
 	}
 }
 
 // cover puts a blank object on an object.
-func (c *concealer) cover(fd int, n *concealed, dir bool) error {
+func (c *concealer) cover(fd int, dir bool) error {
 	b := &c.file
 	if dir {
 		b = &c.dir
 	}
-	err := b.prepare()
-	if err == nil {
-		err = attach(b.next, fd)
-	}
-	if err != nil {
+	if err := b.prepare(); err != nil {
 		return err
 	}
-	if n.cover >= 0 {
-		unix.Close(n.cover)
+	if err := attach(b.next, fd); err != nil {
+		return err
 	}
-	n.cover, b.next = b.next, -1
-	c.covered[n] = true
+	unix.Close(b.next)
+	b.next = -1
 	return nil
 }
 

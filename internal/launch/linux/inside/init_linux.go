@@ -57,9 +57,8 @@ type initProcess struct {
 	pauses  pauses
 	// descendants are killed one by one where there is no PID namespace.
 	descendants *descendants
-	guard       *guard     // nil where nothing is handed over
-	concealer   *concealer // nil where nothing is hidden
-	group       int        // the open cgroup.procs of the command's cgroup, 0 if it has none
+	guard       *guard // nil where nothing is handed over
+	group       int    // the open cgroup.procs of the command's cgroup, 0 if it has none
 	// bubblewrap says that bwrap made the namespaces and most of the mounts.
 	bubblewrap bool
 	// orphaned is set before everything is ended from another goroutine.
@@ -189,7 +188,7 @@ func (i *initProcess) build() error {
 	if err := lockProc(x.attrs); err != nil {
 		return &stageError{stage: "mount", err: err}
 	}
-	i.concealer = startConcealer(i.control, i.spec.Concealed, x.blank)
+	startConcealer(i.control, i.spec.Concealed, x.hiddenPaths(), x.blank)
 	n := <-opened
 	if n.err != nil {
 		return &stageError{stage: "network", err: n.err}

@@ -25,11 +25,7 @@ func (i *initProcess) inspect() {
 			return
 		}
 		i.killRest()
-		alone := i.awaitRest()
-		if alone {
-			i.concealer.uncover()
-		}
-		alone = alone && i.guard.stop()
+		alone := i.awaitRest() && i.guard.stop()
 		list, ok := i.guard.repositories.noted()
 		if !ok {
 			return
