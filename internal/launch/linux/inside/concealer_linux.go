@@ -2,7 +2,6 @@ package inside
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"path"
 	"runtime"
@@ -77,8 +76,8 @@ func (c *concealer) run(blanks blankSource) error {
 	}
 	interval, err := c.lookAtAll()
 	for err == nil {
-		if err := errors.Join(c.file.prepare(), c.dir.prepare()); err != nil {
-			return fmt.Errorf("preparing to hide what is replaced: %w", err)
+		if err := c.prepareNext(); err != nil {
+			return err
 		}
 		timeout := -1
 		if c.blind {
@@ -127,6 +126,20 @@ func (c *concealer) prepare(blanks blankSource) (mounts int, err error) {
 		return -1, fmt.Errorf("opening the list of mounts: %w", err)
 	}
 	return mounts, nil
+}
+
+// prepareNext has the next mount ready where one was needed before: making it takes
+// as long as attaching it.
+func (c *concealer) prepareNext() error {
+	for _, b := range []*blank{&c.file, &c.dir} {
+		if !b.used {
+			continue
+		}
+		if err := b.prepare(); err != nil {
+			return fmt.Errorf("preparing to hide what is replaced: %w", err)
+		}
+	}
+	return nil
 }
 
 // lookAtAll also says how long to wait until the next time.

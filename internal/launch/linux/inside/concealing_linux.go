@@ -76,7 +76,7 @@ func (c *concealer) cover(fd int, dir bool) error {
 		return err
 	}
 	unix.Close(b.next)
-	b.next = -1
+	b.next, b.used = -1, true
 	return nil
 }
 
@@ -128,6 +128,7 @@ func linkSays(fd int, text string) bool {
 type blank struct {
 	source, next int
 	id           object
+	used         bool
 }
 
 func newBlank(source int) (blank, error) {
