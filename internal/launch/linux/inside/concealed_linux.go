@@ -13,6 +13,7 @@ type concealed struct {
 	link       string // but this symbolic link, if it is not empty
 	planned    bool   // the set-up hid it as a directory, and it was not looked at since
 	mask       object // what hides it since then, unless it is a blank object
+	told       bool
 	below      []*concealed
 	byName     map[string][]*concealed // in lower case
 }

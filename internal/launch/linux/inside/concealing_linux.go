@@ -53,13 +53,29 @@ func (c *concealer) conceal(dir int, n *concealed) (int, error) {
 		if c.mayShow(fd, n, &st) {
 			return fd, nil
 		}
-		old = append(old, fd)
+		if old = append(old, fd); len(old) > maxOld {
+			closeAll(old[:maxOld])
+			old = append(old[:0], fd)
+		}
 		if err = c.cover(fd, st.Mode&unix.S_IFMT == unix.S_IFDIR); err == nil {
+			c.tellOfLink(n, &st)
 			return -1, nil
 		}
 		if err != unix.ENOENT && err != unix.EINVAL && err != unix.EBUSY || time.Now().After(deadline) {
 			return -1, fmt.Errorf("hiding %s again, which a program outside replaced while the command ran: %w", n.path, err)
 		}
+	}
+}
+
+// maxOld bounds the removed objects that are held at a time.
+const maxOld = 8
+
+// tellOfLink says why a path cannot be used any more that did not have to be hidden
+// before.
+func (c *concealer) tellOfLink(n *concealed, st *unix.Statx_t) {
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK && !n.told && (n.link != "" || !n.kept) {
+		n.told = true
+		_ = SendMessage(c.control, MessageNote, []byte("somebody outside put another symbolic link at "+n.path+", on the way to something that denyRead hides; until the next run the command cannot use it"))
 	}
 }
 
