@@ -164,7 +164,7 @@ func missingStates(p *policy.Policy) (states []inside.PathState) {
 	for _, c := range p.Concealed {
 		above := p.StateAt(c.Path)
 		if c.Link == "" && above.Path != c.Path {
-			states = append(states, inside.PathState{Path: c.Path, Rule: above.WriteRule.String(), Cure: above.WriteRule.Cure, ReadRule: c.Rule.String(), Why: c.Rule.Cure})
+			states = append(states, inside.PathState{Path: c.Path, Missing: true, Rule: above.WriteRule.String(), Cure: above.WriteRule.Cure, ReadRule: c.Rule.String(), Why: c.Rule.Cure})
 		}
 	}
 	return states

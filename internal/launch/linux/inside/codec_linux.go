@@ -70,7 +70,7 @@ func (c *coder) landlock(s **LandlockSpec) {
 	l := *s
 	list(c, &l.States, func(p *PathState) {
 		c.texts(&p.Path, &p.Rule, &p.Cure, &p.ReadRule, &p.Why)
-		c.flags(&p.Read, &p.Write)
+		c.flags(&p.Read, &p.Write, &p.Missing)
 	})
 	list(c, &l.Pins, c.text)
 	list(c, &l.Forwards, func(f *Forward) { number(c, &f.Port); number(c, &f.Real) })

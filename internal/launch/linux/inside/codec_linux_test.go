@@ -18,7 +18,7 @@ func TestSpecRoundTrip(t *testing.T) {
 		Sockets: []SocketRule{{Path: "/run", Pattern: "*.sock"}},
 		Path:    "prog", Args: []string{"prog", "", "a b"}, Env: []string{"A=\x80"}, Dir: "/w", Home: "/h", Ports: []int{3128, 1080}, Private: "/t", NullFD: 7,
 		Landlock: &LandlockSpec{
-			States: []PathState{{Path: "/", Read: true, Rule: "r", Cure: "c", ReadRule: "q", Why: "w"}}, Pins: []string{"/p"},
+			States: []PathState{{Path: "/", Read: true, Missing: true, Rule: "r", Cure: "c", ReadRule: "q", Why: "w"}}, Pins: []string{"/p"},
 			Forwards: []Forward{{Port: 3128, Real: 40000}}, LocalBinding: true,
 		},
 		Repositories: true,

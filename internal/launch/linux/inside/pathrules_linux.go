@@ -1,8 +1,6 @@
 package inside
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path"
 )
@@ -20,6 +18,9 @@ type pathRules struct {
 	// plain tells for each gap whether all that is hidden beneath are regular
 	// files that cannot be executed.
 	plain map[string]bool
+	// missing says that a read is denied of something that does not exist. The guard
+	// alone refuses it: were it a gap, no program made beside it could be run.
+	missing bool
 }
 
 func newPathRules(l *LandlockSpec, creatable []CreatablePath) *pathRules {
@@ -32,6 +33,10 @@ func newPathRules(l *LandlockSpec, creatable []CreatablePath) *pathRules {
 		p.pins[pin] = true
 	}
 	for _, s := range l.States {
+		p.missing = p.missing || s.Missing
+		if s.Missing {
+			continue
+		}
 		p.chain(s.Path)
 		if s.Path != "/" && s.Read != p.at(path.Dir(s.Path)).Read {
 			p.open(s)
@@ -66,11 +71,9 @@ func (p *pathRules) open(s PathState) {
 	}
 }
 
-// isPlainFile also takes what is missing for one, so that a secret which may come
-// does not keep the programs beside it from running.
 func isPlainFile(name string) bool {
 	fi, err := os.Lstat(name)
-	return errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 == 0
+	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 == 0
 }
 
 // at returns the state that applies to a path.
@@ -90,7 +93,7 @@ func (p *pathRules) at(name string) PathState {
 func (p *pathRules) gap(dir string) bool { return p.gaps[dir] }
 
 // hasGaps reports whether any read is denied.
-func (p *pathRules) hasGaps() bool { return len(p.gaps) > 0 || !p.at("/").Read }
+func (p *pathRules) hasGaps() bool { return len(p.gaps) > 0 || p.missing || !p.at("/").Read }
 
 func (p *pathRules) onlyPlainFilesHidden(dir string) bool { return p.plain[dir] }
 

@@ -63,6 +63,10 @@ func TestPathRules(t *testing.T) {
 	if !p.hasGaps() || newPathRules(&LandlockSpec{States: []PathState{{Path: "/", Read: true}, {Path: "/w", Read: true, Write: true}}}, nil).hasGaps() {
 		t.Error("hasGaps does not tell whether a read is denied")
 	}
+	later := newPathRules(&LandlockSpec{States: []PathState{{Path: "/", Read: true}, {Path: "/w/later", Missing: true}}}, nil)
+	if _, ok := later.mayRead("/w/later"); ok || later.gap("/w") || !later.hasGaps() {
+		t.Error("what does not exist yet can be read, or takes rights from what is beside it")
+	}
 }
 
 // A directory may stay executable as a whole only if nothing hidden in it could

@@ -72,6 +72,7 @@ type LandlockSpec struct {
 type PathState struct {
 	Path          string
 	Read, Write   bool
+	Missing       bool   // nothing is there yet
 	Rule, Cure    string // of the writing part
 	ReadRule, Why string // of the reading part, and what would allow it
 }
