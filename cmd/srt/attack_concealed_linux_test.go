@@ -164,6 +164,64 @@ func TestConcealedWithoutInotify(t *testing.T) {
 	expect(t, s.whileHostReplaces(s.attack, groups), countConcealed(groups), 0)
 }
 
+// closedTechniques read what lies in a directory that can be searched and not read,
+// of which the kernel tells an ordinary user no changes.
+var closedTechniques = []technique{
+	{"closed: nothing yet", concealedTechniques[0].try},
+	{"closed: a file that was made again", reads("../closed/secret")},
+}
+
+// Where the kernel does not tell of one directory, srt-init looks from time to time
+// however much it is told of others.
+func TestConcealedInClosedDirectory(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs a directory of another user's")
+	}
+	s := newSandboxed(t, ordinaryUser, `{"network":{"allowedDomains":[],"deniedDomains":[]},"filesystem":{"denyRead":["../closed/secret",".env"],"allowWrite":["."],"denyWrite":[]}}`)
+	closed := filepath.Join(filepath.Dir(s.dir), "closed")
+	for _, run := range []struct {
+		try                func() string
+		refused, succeeded int
+	}{
+		{func() string { return s.attack(nil, nil, "closed") }, 2, 0},
+		{func() string { return s.unconfined([]string{"RACE_CONTROL=yes"}, nil, "closed") }, 1, 1},
+	} {
+		s.hostFile(closed, "before")
+		failed := make(chan error, 1)
+		go func() {
+			err := s.awaitCommand()
+			if err == nil {
+				err = os.Rename(filepath.Join(closed, "secret"), filepath.Join(closed, "old"))
+			}
+			if err == nil {
+				err = os.WriteFile(filepath.Join(closed, "secret"), []byte("after"), 0o644)
+			}
+			failed <- errors.Join(err, s.asUser("touch", "go"))
+		}()
+		out := run.try()
+		if err := <-failed; err != nil {
+			t.Fatal(err)
+		}
+		expect(t, out, run.refused, run.succeeded)
+		for _, name := range []string{"ready", "go"} {
+			if err := os.Remove(filepath.Join(s.dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// hostFile makes a file of this process's user in a directory that others can search.
+func (s *sandboxed) hostFile(dir, text string) {
+	s.t.Helper()
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // exhaustInotify takes all that a user may have until the returned function is called.
 func exhaustInotify(t *testing.T, uid int) (release func()) {
 	const most = 4096

@@ -74,26 +74,25 @@ func (c *concealer) run(blanks blankSource) error {
 	if c.events >= 0 {
 		wait = append(wait, unix.PollFd{Fd: int32(c.events), Events: unix.POLLIN})
 	}
-	interval, err := c.lookAtAll()
+	next, err := c.lookAtAll()
 	for err == nil {
 		if err := c.prepareNext(); err != nil {
 			return err
 		}
 		timeout := -1
 		if c.blind {
-			timeout = int(interval.Milliseconds())
+			timeout = int(max(0, time.Until(next).Milliseconds()+1))
 		}
-		var n int
-		n, err = unix.Poll(wait, timeout)
-		switch {
-		case err == unix.EINTR:
-			err = nil
-		case err != nil:
-			err = fmt.Errorf("waiting for changes of hidden paths: %w", err)
-		case n == 0:
-			interval, err = c.lookAtAll()
-		default:
+		n, failed := unix.Poll(wait, timeout)
+		if failed != nil && failed != unix.EINTR {
+			return fmt.Errorf("waiting for changes of hidden paths: %w", failed)
+		}
+		if n > 0 {
 			err = c.lookAtChanges(wait[0].Revents != 0)
+		}
+		// A command that makes changes all the time must not put this off.
+		if err == nil && c.blind && time.Now().After(next) {
+			next, err = c.lookAtAll()
 		}
 	}
 	return err
@@ -142,12 +141,12 @@ func (c *concealer) prepareNext() error {
 	return nil
 }
 
-// lookAtAll also says how long to wait until the next time.
-func (c *concealer) lookAtAll() (interval time.Duration, err error) {
+// lookAtAll also says when to do so the next time.
+func (c *concealer) lookAtAll() (next time.Time, err error) {
 	const most = 20 // parts of a processor's time, in which it takes one
 	begin := time.Now()
 	err = c.visit(unix.AT_FDCWD, c.tree)
-	return max(lookInterval, most*time.Since(begin)), err
+	return time.Now().Add(max(lookInterval, most*time.Since(begin))), err
 }
 
 // lookAtChanges acts on what changed. The list of mounts does first when something

@@ -45,7 +45,7 @@ func (c *concealer) conceal(dir int, n *concealed) (int, error) {
 		var st unix.Statx_t
 		if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st); err != nil {
 			unix.Close(fd)
-			return -1, fmt.Errorf("inspecting %s: %w", n.path, err)
+			return -1, c.unreached(n, err)
 		}
 		if planned && isMountedDirectory(&st) {
 			n.mask = identityOf(&st) // a file system of its own, which the set-up put there
@@ -75,7 +75,8 @@ const maxOld = 8
 func (c *concealer) tellOfLink(n *concealed, st *unix.Statx_t) {
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK && !n.told && (n.link != "" || !n.kept) {
 		n.told = true
-		_ = SendMessage(c.control, MessageNote, []byte("somebody outside put another symbolic link at "+n.path+", on the way to something that denyRead hides; until the next run the command cannot use it"))
+		text := "somebody outside put another symbolic link at " + n.path + ", on the way to something hidden; until the next run the command cannot use it"
+		_ = send(c.control, MessageNote, []byte(text), unix.MSG_DONTWAIT, nil) // there are more urgent things
 	}
 }
 
