@@ -85,7 +85,11 @@ func (s *Session) dialChecked(ctx context.Context, t target, q wish, dial dialFu
 	if err != nil {
 		return nil, fmt.Errorf("resolving %s: %w", t.host, err)
 	}
-	good, classes := s.permitted(t, addrs)
+	own, err := s.o.OwnAddresses()
+	if err != nil { // a command can use up the descriptors that listing them takes
+		return nil, fmt.Errorf("listing the addresses of this machine, to which %s may not lead: %w", t.host, err)
+	}
+	good, classes := s.permitted(t, addrs, own)
 	if len(good) == 0 {
 		return nil, s.refuse(q, refusal{
 			kind: byAddress, host: t.host, reason: policy.DescribeClasses(classes),
@@ -119,8 +123,8 @@ func (s *Session) resolve(ctx context.Context, host string) ([]netip.Addr, error
 	return addrs, err
 }
 
-func (s *Session) permitted(t target, addrs []netip.Addr) (good []netip.Addr, classes []policy.AddressClass) {
-	hosts, own := s.hosts.Load(), s.o.OwnAddresses()
+func (s *Session) permitted(t target, addrs, own []netip.Addr) (good []netip.Addr, classes []policy.AddressClass) {
+	hosts := s.hosts.Load()
 	for _, a := range addrs {
 		if class, denied := hosts.CheckAddress(t.host, t.port, a, own); denied {
 			classes = append(classes, class)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/srt-sandbox/srt/config"
@@ -40,6 +41,31 @@ func TestResolvedAddresses(t *testing.T) {
 	}
 }
 
+// Where this machine's own addresses cannot be listed, as when all descriptors are in
+// use, no name is reached, because it may lead to one of them.
+func TestUnknownOwnAddresses(t *testing.T) {
+	r := newRig(t, setup{
+		allow: []string{"*.x.test", "192.0.2.7"}, names: map[string]string{"a.x.test": "192.0.2.1"},
+		options: func(o *Options) {
+			o.OwnAddresses = func() ([]netip.Addr, error) { return nil, syscall.EMFILE }
+			o.Dial = func(_ context.Context, address string) (net.Conn, error) {
+				if address != "192.0.2.7:80" {
+					t.Errorf("dialed %s", address)
+				}
+				return nil, errors.New("not in a test")
+			}
+		},
+	})
+	for _, host := range []string{"a.x.test", "192.0.2.7"} {
+		if got := r.exchange(connectTo(host + ":80")); status(got) != "HTTP/1.1 502 Bad Gateway" {
+			t.Errorf("%q", got)
+		}
+	}
+	if got := r.exchange(socksConnect("a.x.test", "80")); got != "\x05\x00"+string(socksReply(socksHostUnreachable)) {
+		t.Errorf("% x", got)
+	}
+}
+
 // network 58, 59, 61, 68, 71
 func TestSurvivingAddresses(t *testing.T) {
 	port := echoServer(t)
@@ -49,7 +75,7 @@ func TestSurvivingAddresses(t *testing.T) {
 	r := newRig(t, setup{
 		allow: []string{"*.x.test", "127.0.0.1:" + port}, names: map[string]string{"rebind.x.test": "127.0.0.1", "half.x.test": "127.0.0.2 192.0.2.1 ::1 ::ffff:192.0.2.2", "own.x.test": "203.0.113.5"},
 		options: func(o *Options) {
-			o.OwnAddresses = func() []netip.Addr { mu.Lock(); defer mu.Unlock(); return own }
+			o.OwnAddresses = func() ([]netip.Addr, error) { mu.Lock(); defer mu.Unlock(); return own, nil }
 			o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 				mu.Lock()
 				dialed = append(dialed, address)

@@ -61,7 +61,7 @@ func hostLists(t testing.TB, u setup) *policy.Hosts {
 func newRig(t testing.TB, u setup) *rig {
 	t.Helper()
 	r := &rig{t: t, served: make(chan error, 1)}
-	o := Options{Record: r.record, Access: r.access, Lookup: r.lookup(u.names), OwnAddresses: func() []netip.Addr { return nil }}
+	o := Options{Record: r.record, Access: r.access, Lookup: r.lookup(u.names), OwnAddresses: func() ([]netip.Addr, error) { return nil, nil }}
 	if u.options != nil {
 		u.options(&o)
 	}

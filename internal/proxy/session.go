@@ -55,8 +55,9 @@ type Options struct {
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	// Dial opens TCP connections; by default directly.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// OwnAddresses lists this machine's interface addresses.
-	OwnAddresses func() []netip.Addr
+	// OwnAddresses lists this machine's interface addresses. While it fails, names
+	// lead nowhere.
+	OwnAddresses func() ([]netip.Addr, error)
 	// Identify finds the command that a user name stands for, on listeners that
 	// do not belong to one command. Names that it does not know are recorded as
 	// the client wrote them.
@@ -185,10 +186,10 @@ func (s *Session) Close() error {
 	}
 }
 
-func interfaceAddresses() []netip.Addr {
+func interfaceAddresses() ([]netip.Addr, error) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil // the fixed classes still hold
+		return nil, err
 	}
 	var all []netip.Addr
 	for _, a := range list {
@@ -198,5 +199,5 @@ func interfaceAddresses() []netip.Addr {
 			}
 		}
 	}
-	return all
+	return all, nil
 }

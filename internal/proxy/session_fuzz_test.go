@@ -64,7 +64,7 @@ func FuzzSession(f *testing.F) {
 
 func fuzzSession(t *testing.T, hosts *policy.Hosts, client, upstream []byte) {
 	s := New(hosts, Options{
-		OwnAddresses: func() []netip.Addr { return nil },
+		OwnAddresses: func() ([]netip.Addr, error) { return nil, nil },
 		Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
 			if host != "a.test" {
 				t.Errorf("%q was looked up", host)
