@@ -41,7 +41,7 @@ func serve() {
 // flood is the script command "flood KIND COUNT": it does one thing very often.
 func flood() {
 	count, _ := strconv.Atoi(os.Args[2])
-	done := map[string]func(int) int{"tunnels": tunnels, "threads": threads, "standing": standing, "silence": silence, "refusals": refusals, "files": files, "hosts": hosts, "storm": storm}[os.Args[1]](count)
+	done := map[string]func(int) int{"tunnels": tunnels, "threads": threads, "standing": standing, "silence": silence, "refusals": refusals, "files": files, "hosts": hosts, "storm": storm, "clog": clog}[os.Args[1]](count)
 	fmt.Println(done)
 }
 
@@ -162,6 +162,22 @@ func hosts(count int) int {
 		}
 		conn.Close()
 	}
+	return refused
+}
+
+// clog is refused a write, fills standard output and error so that they take no more
+// and make every writer fail instead of wait, and is then refused a host, often.
+func clog(count int) int {
+	_ = os.Mkdir(".bashrc", 0o700)
+	for fd := 1; fd <= 2; fd++ {
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return -1
+		}
+		for _, err := unix.Write(fd, []byte("full\n")); err == nil || err == unix.EINTR; _, err = unix.Write(fd, []byte("full\n")) {
+		}
+	}
+	refused := hosts(count)
+	_ = os.WriteFile("clogged", nil, 0o600)
 	return refused
 }
 

@@ -27,7 +27,10 @@ const (
 
 func main() {
 	srt.MaybeExecHelper()
-	status := dispatch(os.Args[1:], os.Stdout, os.Stderr)
+	exit(dispatch(os.Args[1:], os.Stdout, sharedFile{os.Stderr}))
+}
+
+func exit(status int) {
 	if status == job.Interrupted {
 		status = job.DieInterrupted()
 	}

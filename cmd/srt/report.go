@@ -24,7 +24,7 @@ func newReport(o *options, m *messages) (*report, error) {
 		if err := checkWritable(o.violationsFD, fmt.Sprintf("%d>report", o.violationsFD)); err != nil {
 			return nil, fmt.Errorf("using --violations-fd %d: %w", o.violationsFD, err)
 		}
-		r.w = os.NewFile(uintptr(o.violationsFD), "violations")
+		r.w = sharedFile{os.NewFile(uintptr(o.violationsFD), "violations")}
 	}
 	switch o.violations {
 	case "always":
@@ -51,6 +51,9 @@ func (r *report) write(violations []srt.Violation) {
 // nothing else, and then the cures, each once.
 func writeBlock(w io.Writer, violations []srt.Violation) error {
 	text := srt.ViolationBlock(violations) + "\n"
+	if n := unlisted(violations); n > 0 {
+		text += fmt.Sprintf("%d more refused operations are not listed\n", n)
+	}
 	said := map[string]bool{"": true}
 	for _, v := range violations {
 		if !said[v.Setting] {
@@ -60,6 +63,11 @@ func writeBlock(w io.Writer, violations []srt.Violation) error {
 	}
 	_, err := io.WriteString(w, text)
 	return err
+}
+
+// unlisted is how many operations were refused that are not held any more.
+func unlisted(violations []srt.Violation) uint64 {
+	return violations[len(violations)-1].Seq - uint64(len(violations))
 }
 
 func writeJSON(w io.Writer, violations []srt.Violation) error {
@@ -83,7 +91,7 @@ func writeSummary(w io.Writer, violations []srt.Violation) error {
 	for _, v := range violations {
 		counts[v.Line]++
 	}
-	fmt.Fprintf(&b, "srt refused %d operation(s):\n", len(violations))
+	fmt.Fprintf(&b, "srt refused %d operation(s):\n", violations[len(violations)-1].Seq)
 	for _, v := range violations {
 		n := counts[v.Line]
 		if n == 0 {
@@ -101,6 +109,9 @@ func writeSummary(w io.Writer, violations []srt.Violation) error {
 		case strings.HasPrefix(v.Rule, builtIn):
 			b.WriteString("    always protected (" + strings.TrimPrefix(v.Rule, builtIn) + "); no entry allows it\n")
 		}
+	}
+	if n := unlisted(violations); n > 0 {
+		fmt.Fprintf(&b, "  and %d more, which are not listed\n", n)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

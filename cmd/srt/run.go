@@ -55,6 +55,7 @@ func runCommand(o *options, m *messages) (status int, err error) {
 	relay.Attach(cmd)
 	m.published(cmd.Published())
 	err = cmd.Wait()
+	relay.Finish(func() { exit(statusOf(err, relay, o)) })
 	report.write(sb.Violations())
 	select {
 	case err := <-lost:
@@ -77,7 +78,7 @@ func newSandbox(ctx context.Context, o *options, m *messages, prepared *srt.Prep
 	}
 	all := []srt.Option{srt.WithLogger(m.logger()), srt.WithWarnings(m.warn), srt.WithProtectedFiles(protected...), srt.WithPrepared(prepared)}
 	if log != nil { // it is open until the process ends
-		all = append(all, srt.WithAccessLog(log), srt.WithProtectedFiles(protectedLog(log)...))
+		all = append(all, srt.WithAccessLog(sharedFile{log}), srt.WithProtectedFiles(protectedLog(log)...))
 	}
 	asker := newAsker(o, m)
 	if asker != nil {
@@ -119,6 +120,15 @@ func isCommandLine(args []string) bool {
 	}
 	_, err := exec.LookPath(args[0])
 	return err != nil
+}
+
+// statusOf is what is left to say of a run where nothing can be said any more.
+func statusOf(err error, relay *job.Relay, o *options) int {
+	status, err := exitStatus(err, relay)
+	if err != nil {
+		return o.failureStatus
+	}
+	return status
 }
 
 // exitStatus is the command's own status.

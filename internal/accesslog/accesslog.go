@@ -171,8 +171,8 @@ func (o *output) put(line []byte) error {
 // takeBack removes the part of a line that reached a file before the disk was
 // full, unless somebody else has written behind it.
 func (o *output) takeBack(n int) bool {
-	f, ok := o.w.(*os.File)
-	if !ok {
+	f := fileOf(o.w)
+	if f == nil {
 		return false
 	}
 	st, err := f.Stat()
@@ -186,6 +186,17 @@ func (o *output) takeBack(n int) bool {
 	// Without O_APPEND the next line would leave a hole.
 	_, err = f.Seek(at-int64(n), io.SeekStart)
 	return err == nil
+}
+
+// fileOf returns nil for a writer that is no file and writes to none.
+func fileOf(w io.Writer) *os.File {
+	switch w := w.(type) {
+	case *os.File:
+		return w
+	case interface{ File() *os.File }:
+		return w.File()
+	}
+	return nil
 }
 
 // record is one line. Nothing in it comes from a URL's path, a header or the

@@ -13,6 +13,10 @@ import (
 // Grace is how long a command may take to end after a signal that asks it to.
 const Grace = 2 * time.Second
 
+// lastWords is how long the rest may take after the end of a command that was asked
+// to end. It is longer than closing the network filter or the access log takes.
+const lastWords = 3 * time.Second
+
 // Interrupted is no status: Ctrl-C ended the command and is to end this process,
 // see [DieInterrupted].
 const Interrupted = -1

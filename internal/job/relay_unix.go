@@ -25,6 +25,7 @@ type Relay struct {
 	cmd    Command
 	asked  syscall.Signal // the signal that asked the command to end
 	killed bool
+	giveUp func() // set when the command has ended
 }
 
 // NewRelay takes the signals over and calls interrupt for one that ends the start.
@@ -56,6 +57,17 @@ func (r *Relay) Attach(cmd Command) {
 	r.cmd = cmd
 }
 
+// Finish says that the command has ended and that nothing is left but to tell: to a
+// reader that may never read. Who asks, or has asked, for the end gets it: giveUp is
+// called when the rest takes longer than a moment.
+func (r *Relay) Finish(giveUp func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.giveUp = giveUp; r.asked != 0 {
+		time.AfterFunc(lastWords, giveUp)
+	}
+}
+
 // escalated returns the number of the signal after which the command had to be
 // killed, or 0.
 func (r *Relay) escalated() int {
@@ -75,13 +87,15 @@ func (r *Relay) loop() {
 
 func (r *Relay) handle(s syscall.Signal) {
 	r.mu.Lock()
-	cmd, again := r.cmd, r.asked != 0
+	cmd, again, giveUp := r.cmd, r.asked != 0, r.giveUp
 	ends := s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGHUP || s == unix.SIGQUIT
 	if ends && cmd != nil {
 		r.asked = s
 	}
 	r.mu.Unlock()
 	switch {
+	case giveUp != nil && ends:
+		time.AfterFunc(lastWords, giveUp)
 	case cmd == nil && ends:
 		r.interrupt(fmt.Errorf("interrupted by %s", unix.SignalName(s)))
 	case cmd == nil:

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"time"
 )
 
 // Relay ends the command when the console asks this process to end.
@@ -12,8 +13,9 @@ type Relay struct {
 	signals   chan os.Signal
 	interrupt func(error)
 
-	mu  sync.Mutex
-	cmd Command
+	mu     sync.Mutex
+	cmd    Command
+	giveUp func() // set when the command has ended
 }
 
 // NewRelay takes the signals over and calls interrupt for one that ends the start.
@@ -34,13 +36,25 @@ func (r *Relay) Attach(cmd Command) {
 	r.cmd = cmd
 }
 
+// Finish says that the command has ended and that nothing is left but to tell. Who
+// asks for the end gets it: giveUp is called when the rest takes longer than a moment.
+func (r *Relay) Finish(giveUp func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.giveUp = giveUp
+}
+
 func (r *Relay) escalated() int { return 0 }
 
 func (r *Relay) loop() {
 	for range r.signals {
 		r.mu.Lock()
-		cmd := r.cmd
+		cmd, giveUp := r.cmd, r.giveUp
 		r.mu.Unlock()
+		if giveUp != nil {
+			time.AfterFunc(lastWords, giveUp)
+			continue
+		}
 		if cmd == nil {
 			r.interrupt(errors.New("interrupted"))
 			continue

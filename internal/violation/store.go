@@ -82,20 +82,32 @@ func (s *Store) Add(e Event) {
 	}
 }
 
-// evict drops the oldest event of the command that has the most, so that a
-// noisy command cannot push out what another did.
+// evict drops an event of the command that has the most, so that a noisy command
+// cannot push out what another did. It is the oldest of the operation that this
+// command has the most of: it cannot push out what it did before by doing something
+// else very often.
 func (s *Store) evict() {
 	name := func(e Event) string { return cmp.Or(e.CommandID, e.Command) }
+	command := most(s.events, func(Event) bool { return true }, name)
+	ofCommand := func(e Event) bool { return name(e) == command }
+	op := most(s.events, ofCommand, func(e Event) string { return e.Op })
+	i := slices.IndexFunc(s.events, func(e Event) bool { return ofCommand(e) && e.Op == op })
+	s.events = slices.Delete(s.events, i, i+1)
+}
+
+// most returns the key that most of the events have which are of interest.
+func most(events []Event, interest func(Event) bool, key func(Event) string) (found string) {
 	counts := map[string]int{}
-	worst := ""
-	for _, e := range s.events {
-		counts[name(e)]++
-		if counts[name(e)] > counts[worst] {
-			worst = name(e)
+	for _, e := range events {
+		if !interest(e) {
+			continue
+		}
+		k := key(e)
+		if counts[k]++; counts[k] > counts[found] {
+			found = k
 		}
 	}
-	i := slices.IndexFunc(s.events, func(e Event) bool { return name(e) == worst })
-	s.events = slices.Delete(s.events, max(i, 0), max(i, 0)+1)
+	return found
 }
 
 // offer delivers an event; a reader that is too far behind loses its oldest one.

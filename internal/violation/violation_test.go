@@ -117,6 +117,13 @@ func TestNoisyCommandKeepsOthers(t *testing.T) {
 	if l := s.List(-1); !slices.ContainsFunc(l, func(e Event) bool { return e.Line == "unnamed" }) {
 		t.Error("a command without an id was pushed out")
 	}
+	s.Add(Event{Line: "write", Op: "open", CommandID: "n"})
+	for range 500 {
+		s.Add(Event{Line: "noise", Op: "network-outbound", CommandID: "n"})
+	}
+	if l := s.ForCommand("n"); !slices.ContainsFunc(l, func(e Event) bool { return e.Line == "write" }) {
+		t.Error("one operation pushed out another one")
+	}
 	if len(s.ForCommand("")) != 0 {
 		t.Error("an empty id matched")
 	}
