@@ -40,6 +40,7 @@ type Log struct {
 	lines  chan []byte
 	lost   uint64 // lines that nobody took and that are not accounted for yet
 	warned map[string]bool
+	said   []chan struct{} // for each warning, closed when it has been passed on
 }
 
 // New returns a log that writes to w, each line in one call. warn is told once
@@ -66,8 +67,8 @@ func (l *Log) Add(a proxy.Access) {
 	}
 }
 
-// Close writes what waits, as far as the reader takes it in time. The writer is
-// the caller's to close.
+// Close writes what waits, as far as the reader takes it in time, and passes the
+// last warnings on. The writer is the caller's to close.
 func (l *Log) Close() {
 	l.mu.Lock()
 	already := l.closed
@@ -82,16 +83,37 @@ func (l *Log) Close() {
 	case <-l.wrote:
 	case <-limit.C:
 		l.mu.Lock()
-		defer l.mu.Unlock()
 		l.say("writing the access log: the reader does not take the last lines; they are lost")
+		l.mu.Unlock()
+	}
+	l.awaitWarnings()
+}
+
+func (l *Log) awaitWarnings() {
+	l.mu.Lock()
+	said := l.said
+	l.mu.Unlock()
+	limit := time.After(closeTime)
+	for _, passed := range said {
+		select {
+		case <-passed:
+		case <-limit:
+			return
+		}
 	}
 }
 
-// say passes a warning on, each text once. The lock must be held.
+// say passes a warning on, each text once. The lock must be held, so nobody waits for
+// who is warned: they may take long, like the reader of the log.
 func (l *Log) say(text string) {
 	if !l.warned[text] {
 		l.warned[text] = true
-		l.warn(text)
+		passed := make(chan struct{})
+		l.said = append(l.said, passed)
+		go func() {
+			defer close(passed)
+			l.warn(text)
+		}()
 	}
 }
 

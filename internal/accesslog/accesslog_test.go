@@ -141,6 +141,28 @@ func TestStuckReader(t *testing.T) {
 	}
 }
 
+// Nor does traffic wait for who is warned, which may be the reader of the log.
+func TestStuckWarning(t *testing.T) {
+	r, w := io.Pipe()
+	defer r.Close()
+	stuck := make(chan struct{})
+	defer close(stuck)
+	l := New(w, func(string) { <-stuck })
+	added := make(chan struct{})
+	go func() {
+		for range 2 * maxWaiting {
+			l.Add(entry())
+		}
+		l.Close()
+		close(added)
+	}()
+	select {
+	case <-added:
+	case <-time.After(testutil.Patience):
+		t.Error("the log waits")
+	}
+}
+
 func TestClosedPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

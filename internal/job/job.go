@@ -15,7 +15,7 @@ const Grace = 2 * time.Second
 
 // lastWords is how long the rest may take after the end of a command that was asked
 // to end. It is longer than closing the network filter or the access log takes.
-const lastWords = 3 * time.Second
+const lastWords = 5 * time.Second
 
 // Interrupted is no status: Ctrl-C ended the command and is to end this process,
 // see [DieInterrupted].
