@@ -2,6 +2,7 @@ package violation
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf16"
 )
 
@@ -32,14 +33,16 @@ func Sanitize(s string) string {
 // unsafe finds the characters that control a terminal, break lines, have no
 // width or turn the direction of text around: C0, C1, soft hyphen, the Arabic
 // letter mark, the formatting characters of the blocks U+2000 and U+2060, the
-// byte order mark, annotation marks and tags.
+// byte order mark, annotation marks, tags, and those of shorthand and music. Others
+// that are not to be seen, variation selectors and fillers, can hide text, too.
 func unsafe(c rune) bool {
 	switch {
 	case c < 0x20, c >= 0x7f && c <= 0x9f, c == 0xad, c == 0x61c, c == 0x180e, c >= 0x200b && c <= 0x200f, c >= 0x2028 && c <= 0x202e,
-		c >= 0x2060 && c <= 0x206f, c == 0xfeff, c >= 0xfff9 && c <= 0xfffb, c >= 0xe0000 && c <= 0xe007f:
+		c >= 0x2060 && c <= 0x206f, c == 0xfeff, c >= 0xfff9 && c <= 0xfffb, c >= 0x1bca0 && c <= 0x1bca3, c >= 0x1d173 && c <= 0x1d17a,
+		c >= 0xe0000 && c <= 0xe007f:
 		return true
 	}
-	return false
+	return c > 0x7f && unicode.In(c, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // Truncate cuts s to at most max UTF-16 code units without splitting a character.

@@ -27,6 +27,10 @@ func TestSanitize(t *testing.T) {
 		"\u180ea\u206fb\ufff9c":    "a b c",
 		"\u00a0x\u3000":            "x",
 		"日本 e\u0301":               "日本 e\u0301",
+		// Letters in characters that nobody sees, for a program that reads the report.
+		"a\ufe00\ufe0f\U000e0100\U000e01efb": "a b",
+		"a\u034fb\u115f\u3164\uffa0c\u17b4d": "a b c d",
+		"a\U0001d173b\U0001bca0\u180bc":      "a b c",
 	} {
 		if got := Sanitize(in); got != want {
 			t.Errorf("Sanitize(%q) = %q, want %q", in, got, want)
