@@ -2,6 +2,7 @@ package linux
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"strconv"
 	"strings"
 	"syscall"
@@ -104,8 +105,9 @@ func (p *process) event(kind inside.MessageKind, body []byte, fds []int) {
 			p.notePause(body[0] == 1)
 		}
 	case inside.MessageConnection:
-		if len(body) == 2 && p.announced != nil {
-			p.announced(int(body[0])<<8 | int(body[1]))
+		if len(body) > 2 && p.announced != nil {
+			address, _ := netip.AddrFromSlice(body[2:])
+			p.announced(netip.AddrPortFrom(address, binary.BigEndian.Uint16(body)))
 		}
 	case inside.MessageRefused:
 		p.explain(string(body))

@@ -3,39 +3,54 @@ package linux
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
 )
 
-// announcedPorts remembers the local ports from which srt-init connects.
+// announcedPorts remembers the local addresses and ports from which srt-init has
+// connected.
 type announcedPorts struct {
 	mu      sync.Mutex
-	waiting []int
-	changed chan struct{} // closed and replaced when a port is added
+	waiting []announcement
+	changed chan struct{} // closed and replaced when one is added
+}
+
+type announcement struct {
+	from netip.AddrPort
+	at   time.Time
 }
 
 func newAnnouncedPorts() *announcedPorts { return &announcedPorts{changed: make(chan struct{})} }
 
-// maxAnnounced bounds connections that were announced and never came.
+// maxAnnounced bounds connections that were announced and not accepted yet.
 const maxAnnounced = 4096
 
-func (a *announcedPorts) add(port int) {
+func (a *announcedPorts) add(from netip.AddrPort) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.waiting) >= maxAnnounced {
+	if a.expire(); len(a.waiting) >= maxAnnounced {
 		a.waiting = a.waiting[1:]
 	}
-	a.waiting = append(a.waiting, port)
+	a.waiting = append(a.waiting, announcement{from, time.Now()})
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
 
-// take reports whether the port was announced, and forgets it.
-func (a *announcedPorts) take(port int) (ok bool, changed <-chan struct{}) {
+// expire forgets connections that were not accepted: somebody else may get their
+// port later.
+func (a *announcedPorts) expire() {
+	old := time.Now().Add(-acceptTimeout)
+	a.waiting = slices.DeleteFunc(a.waiting, func(w announcement) bool { return w.at.Before(old) })
+}
+
+// take reports whether a connection was announced, and forgets it.
+func (a *announcedPorts) take(from netip.AddrPort) (ok bool, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	i := slices.Index(a.waiting, port)
+	a.expire()
+	i := slices.IndexFunc(a.waiting, func(w announcement) bool { return w.from == from })
 	if i < 0 {
 		return false, a.changed
 	}
@@ -107,6 +122,8 @@ const (
 	acceptPause = 20 * time.Millisecond
 	// announceTimeout is how long an announcement may lag behind its connection.
 	announceTimeout = 2 * time.Second
+	// acceptTimeout is how long a connection may lag behind its announcement.
+	acceptTimeout = 10 * time.Second
 )
 
 func (p *privateListener) check(c net.Conn) {
@@ -131,7 +148,7 @@ func (p *privateListener) ours(c net.Conn) bool {
 	deadline := time.NewTimer(announceTimeout)
 	defer deadline.Stop()
 	for {
-		ok, changed := p.ports.take(from.Port)
+		ok, changed := p.ports.take(netip.AddrPortFrom(from.AddrPort().Addr().Unmap(), uint16(from.Port)))
 		if ok {
 			return true
 		}

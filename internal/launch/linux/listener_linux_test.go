@@ -3,6 +3,7 @@ package linux
 import (
 	"io"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 )
@@ -16,9 +17,13 @@ func TestPrivateListener(t *testing.T) {
 	}
 	ports := newAnnouncedPorts()
 	p := newPrivateListener(ln, ports, 3128)
-	stranger := dial(t, ln)
-	late := dial(t, ln)
-	time.AfterFunc(20*time.Millisecond, func() { ports.add(late.LocalAddr().(*net.TCPAddr).Port) })
+	strangers := []net.Conn{dial(t, ln, 1, 0)}
+	late := dial(t, ln, 1, 0)
+	from := late.LocalAddr().(*net.TCPAddr).AddrPort()
+	for host := byte(2); host < 20; host++ { // other addresses have the same ports
+		strangers = append(strangers, dial(t, ln, host, from.Port()))
+	}
+	time.AfterFunc(20*time.Millisecond, func() { ports.add(from) })
 	got, err := p.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -27,9 +32,11 @@ func TestPrivateListener(t *testing.T) {
 	if got.RemoteAddr().String() != late.LocalAddr().String() {
 		t.Errorf("accepted %v, announced %v", got.RemoteAddr(), late.LocalAddr())
 	}
-	_ = stranger.SetReadDeadline(time.Now().Add(10 * announceTimeout))
-	if _, err := stranger.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("the stranger's connection ended with %v", err)
+	for _, c := range strangers {
+		_ = c.SetReadDeadline(time.Now().Add(10 * announceTimeout))
+		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("the connection of %v ended with %v", c.LocalAddr(), err)
+		}
 	}
 	if p.Addr().String() != "127.0.0.1:3128" {
 		t.Errorf("the address is %v", p.Addr())
@@ -40,9 +47,11 @@ func TestPrivateListener(t *testing.T) {
 	}
 }
 
-func dial(t *testing.T, ln net.Listener) net.Conn {
+// dial connects from a port of 127.0.0.host.
+func dial(t *testing.T, ln net.Listener, host byte, port uint16) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp4", ln.Addr().String())
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, host), Port: int(port)}}
+	c, err := d.Dial("tcp4", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,15 +61,23 @@ func dial(t *testing.T, ln net.Listener) net.Conn {
 
 func TestAnnouncedPortServesOnce(t *testing.T) {
 	a := newAnnouncedPorts()
-	a.add(5)
-	if ok, _ := a.take(5); !ok {
+	at := func(port int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port))
+	}
+	a.add(at(5))
+	if ok, _ := a.take(at(5)); !ok {
 		t.Error("the announced port is not known")
 	}
-	if ok, _ := a.take(5); ok {
+	if ok, _ := a.take(at(5)); ok {
 		t.Error("the port was announced once and served twice")
 	}
+	a.add(at(6))
+	a.waiting[0].at = time.Now().Add(-acceptTimeout)
+	if ok, _ := a.take(at(6)); ok {
+		t.Error("a port that was announced long ago serves somebody else")
+	}
 	for i := range 2 * maxAnnounced {
-		a.add(i)
+		a.add(at(i))
 	}
 	if len(a.waiting) > maxAnnounced {
 		t.Errorf("%d announcements are kept", len(a.waiting))

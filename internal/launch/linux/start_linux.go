@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"slices"
@@ -49,9 +50,9 @@ type process struct {
 	refused     map[refusal]bool // reported so far
 	watching    bool             // srt-init looks at new repositories
 	unchecked   string           // where the command began to make a repository that nobody looked at yet
-	// announced is told the local port of each connection that srt-init makes;
+	// announced is told the local end of each connection that srt-init makes;
 	// nil where it makes none.
-	announced func(port int)
+	announced func(from netip.AddrPort)
 	sockets   socketRequests
 	watched   *watched      // without the guard
 	exited    chan struct{} // closed when srt-init was reaped, or need not be waited for

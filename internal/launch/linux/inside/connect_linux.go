@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -12,9 +13,9 @@ import (
 )
 
 // Without a network namespace the guard makes the command's connections itself,
-// on its own copy of the address, and only to the proxies of this run. Before
-// each one it announces the local port to the host half, which serves nobody
-// else on these listeners.
+// on its own copy of the address, and only to the proxies of this run. It announces
+// the local end of each one to the host half, which serves nobody else on these
+// listeners. That comes after the connection: then nobody else can have this end.
 
 // connectForward serves connect(2) there.
 func (g *guard) connectForward(c *call) {
@@ -112,48 +113,35 @@ func (g *guard) realPort(port int) (int, bool) {
 	return 0, false
 }
 
-// connectTo announces the socket's local port and connects it.
+// connectTo connects a socket and announces its local end.
 func (g *guard) connectTo(fd int, target unix.Sockaddr) unix.Errno {
-	port, err := localPort(fd)
-	if err == nil && port == 0 {
-		if err = bindLoopback(fd, target); err == nil {
-			port, err = localPort(fd)
-		}
+	outcome := result(unix.Connect(fd, target))
+	if outcome != 0 && outcome != unix.EINPROGRESS && outcome != unix.EINTR {
+		return outcome
 	}
+	local, err := localEnd(fd)
 	if err != nil {
 		return errnoOf(err)
 	}
-	if err := SendMessage(g.control, MessageConnection, binary.BigEndian.AppendUint16(nil, uint16(port))); err != nil {
+	body := append(binary.BigEndian.AppendUint16(nil, local.Port()), local.Addr().AsSlice()...)
+	if err := SendMessage(g.control, MessageConnection, body); err != nil {
 		return unix.ENETDOWN
 	}
-	return result(unix.Connect(fd, target))
+	return outcome
 }
 
-func localPort(fd int) (int, error) {
+func localEnd(fd int) (netip.AddrPort, error) {
 	a, err := unix.Getsockname(fd)
 	switch a := a.(type) {
 	case *unix.SockaddrInet4:
-		return a.Port, err
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)), err
 	case *unix.SockaddrInet6:
-		return a.Port, err
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port)), err
 	}
 	if err == nil {
 		err = unix.EAFNOSUPPORT
 	}
-	return 0, err
-}
-
-// bindLoopback gives the socket a local port. IP_BIND_ADDRESS_NO_PORT of the
-// caller would put that off.
-func bindLoopback(fd int, target unix.Sockaddr) error {
-	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 0)
-	switch a := target.(type) {
-	case *unix.SockaddrInet4:
-		return unix.Bind(fd, &unix.SockaddrInet4{Addr: a.Addr})
-	case *unix.SockaddrInet6:
-		return unix.Bind(fd, &unix.SockaddrInet6{Addr: a.Addr})
-	}
-	return unix.EAFNOSUPPORT
+	return netip.AddrPort{}, err
 }
 
 // replaceSocket connects a socket of the guard's and puts it in the place of

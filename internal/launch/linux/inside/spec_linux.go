@@ -180,8 +180,8 @@ const (
 	// MessageStopped says that the command was stopped by the signal in the first
 	// byte; the second is 1 if it was in a process group of its own.
 	MessageStopped MessageKind = 'T'
-	// MessageConnection announces the local port of a connection that srt-init
-	// is about to make for the command.
+	// MessageConnection announces the local port and address of a connection that
+	// srt-init has made for the command.
 	MessageConnection MessageKind = 'C'
 	// MessageAsk asks whether a connection may be tried; MessageVerdict answers.
 	// MessageUnask takes a question back, by its number: nobody waits for the answer.
