@@ -18,6 +18,7 @@ type direct struct {
 	control   int
 	anywhere  bool         // not only the ports of this machine
 	hostPorts map[int]bool // of the loopback
+	most      int          // listeners
 
 	mu        sync.Mutex
 	listening map[netip.AddrPort]bool
@@ -46,11 +47,18 @@ type connectQuestion struct {
 }
 
 // maxListening bounds the listeners of one sandbox; each is a descriptor of the
-// host half.
+// host half, which needs others for connections.
 const maxListening = 1024
+
+// mostListeners is the bound where a process may have so many descriptors.
+func mostListeners(descriptors uint64) int { return int(min(maxListening, descriptors/4)) }
 
 func newDirect(control int, s *Spec) *direct {
 	d := &direct{control: control, anywhere: s.Filter.Direct, hostPorts: map[int]bool{}, listening: map[netip.AddrPort]bool{}, waiting: map[uint32]chan bool{}, open: map[connectCall]*connectQuestion{}, paused: func() bool { return false }}
+	d.most = maxListening
+	if limit := (unix.Rlimit{}); unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		d.most = mostListeners(limit.Max) // that of the host half, too
+	}
 	for _, p := range s.HostPorts {
 		d.hostPorts[p] = true
 	}
@@ -112,7 +120,7 @@ func (d *direct) listen(to netip.AddrPort) unix.Errno {
 	if d.listening[to] {
 		return 0
 	}
-	if len(d.listening) >= maxListening {
+	if len(d.listening) >= d.most {
 		return unix.ENOBUFS
 	}
 	fd, err := listenOn(familyOf(to), sockaddrOf(to))

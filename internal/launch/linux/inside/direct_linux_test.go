@@ -133,3 +133,22 @@ func TestOldAnswers(t *testing.T) {
 		t.Error("an old answer is used")
 	}
 }
+
+// However many places a command connects to, the host half has descriptors left.
+func TestListenersAreBounded(t *testing.T) {
+	for descriptors, want := range map[uint64]int{unix.RLIM_INFINITY: maxListening, 4096: maxListening, 400: 100, 0: 0} {
+		if got := mostListeners(descriptors); got != want {
+			t.Errorf("%d listeners of %d descriptors, want %d", got, descriptors, want)
+		}
+	}
+	d, _ := asked(t)
+	d.most = 2
+	for host, want := range []unix.Errno{0, 0, unix.ENOBUFS} {
+		to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 9, 9, byte(1 + host)}), 4999)
+		for range 2 { // the second time it stands already
+			if got := d.listen(to); got != want {
+				t.Errorf("%v: %v, want %v", to, got, want)
+			}
+		}
+	}
+}
