@@ -99,18 +99,18 @@ func (a *asker) ask(ctx context.Context, q srt.AskRequest) (srt.AskDecision, err
 	a.waiting.Add(1)
 	defer a.waiting.Add(-1)
 	var r reply
+	var d srt.AskDecision
 	settled := false
 	err := cmd.Converse(ctx, func(ctx context.Context, terminal io.ReadWriter) (err error) {
 		// An answer to another question may have settled this one.
-		if _, settled = a.answered(key, arose); !settled {
+		if d, settled = a.answered(key, arose); !settled {
 			r, err = a.talk(ctx, terminal, q)
 		}
 		return err
 	})
 	switch {
 	case err == nil && settled:
-		d, _ := a.answered(key, arose)
-		return d, nil
+		return d, nil // it may have run out since
 	case err == nil:
 		return a.take(key, r), nil
 	case ctx.Err() != nil:

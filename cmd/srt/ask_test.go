@@ -62,6 +62,34 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
+// An answer for one connection holds for others to the same host and port that were
+// made at the same time, however they spell the host, and for nothing else.
+func TestAnswersForABurst(t *testing.T) {
+	key := func(host string, port int) string { return destination(srt.AskRequest{Host: host, Port: port}) }
+	for r, allowed := range map[reply]bool{replyOnce: true, replyNo: false} {
+		a := &asker{m: newMessages(io.Discard, false), known: map[string]answer{}}
+		asked := key("h.test", 443)
+		a.take(asked, r)
+		if d, ok := a.answered(asked, time.Now()); !ok || d.Allow != allowed {
+			t.Errorf("answer %v: %v %v", r, d, ok)
+		}
+		for _, other := range []string{key("h.test", 80), key("a.h.test", 443), key("h.tes", 443), key("::1", 443)} {
+			if d, ok := a.answered(other, time.Now()); ok {
+				t.Errorf("answer %v is one about %s: %v", r, other, d)
+			}
+		}
+		over := a.known[asked]
+		if d := time.Until(over.ends); d <= 0 || d > burst {
+			t.Errorf("it holds for %v", d)
+		}
+		over.ends = time.Now()
+		a.known[asked] = over
+		if d, ok := a.answered(asked, time.Now()); ok {
+			t.Errorf("answer %v still holds: %v", r, d)
+		}
+	}
+}
+
 // dialog is a terminal at which nobody answers before the question is taken back.
 type dialog struct {
 	strings.Builder
