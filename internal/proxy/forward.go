@@ -82,7 +82,7 @@ func checkRequest(c *client, h *head) (*body, error) {
 	}
 	// HTTP/1.0 knows no chunks: whoever sends them with it may mean something else.
 	f, err := h.framing()
-	if err != nil || f.chunked && version == "HTTP/1.0" {
+	if err != nil || f.chunked && version == "HTTP/1.0" || h.hidesFraming() {
 		return nil, errBadHead
 	}
 	hosts := len(h.values("Host"))

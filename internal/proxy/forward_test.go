@@ -23,7 +23,7 @@ func TestForwardedRequest(t *testing.T) {
 	r := newRig(t, setup{allow: []string{"127.0.0.1"}})
 	got := r.exchange("GET http://u:p@127.1:" + port + "/a/../b//c%2e?b=1&c=http://x/#f HTTP/1.1\r\nHost: other\r\nX-Keep: 1\r\nx-keep: 2\r\nX-Bytes: \xe9\r\nCookie: a\r\nCookie: b\r\n" +
 		"Connection: close, x-drop, Host, content-length\r\nX-Drop: 3\r\nProxy-Connection: keep-alive\r\nTE: trailers\r\nTrailer: X\r\nUpgrade: websocket\r\nKeep-Alive: 1\r\n" +
-		"Proxy-Authorization: Basic c2VjcmV0\r\nProxy_Authorization: secret\r\nPROXY.AUTHORIZATION: secret\r\nAuthorization: mine\r\n\r\n")
+		"Proxy-Authorization: Basic c2VjcmV0\r\nProxy_Authorization: secret\r\nPROXY.AUTHORIZATION: secret\r\nproxy_connection: keep-alive\r\nKeep_Alive: 1\r\nAuthorization: mine\r\n\r\n")
 	want := "HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" +
 		"GET /a/../b//c%%2e?b=1&c=http://x/ HTTP/1.1\r\nHost: 127.0.0.1:" + port + "\r\nX-Keep: 1\r\nx-keep: 2\r\nX-Bytes: \xe9\r\nCookie: a\r\nCookie: b\r\nAuthorization: mine\r\nConnection: close\r\n\r\n"
 	if want = fmt.Sprintf(want, len(want)-len("HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n")-1); got != want {
@@ -54,6 +54,8 @@ func TestMalformedRequests(t *testing.T) {
 		"coding list":          base + "Transfer-Encoding: gzip, chunked\r\n\r\n",
 		"hidden coding":        base + "Transfer-Encoding: xchunked\r\n\r\n",
 		"vertical tab":         base + "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+		"folded coding":        base + "Content-Length: 5\r\nTransfer_Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"folded length":        base + "Content.Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"signed length":        base + "Content-Length: +1\r\n\r\nx",
 		"hexadecimal length":   base + "Content-Length: 0x1\r\n\r\nx",
 		"negative length":      base + "Content-Length: -1\r\n\r\nx",

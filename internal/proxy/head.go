@@ -170,25 +170,32 @@ func nonEmpty(values []string) []string {
 }
 
 // isHopByHop recognises the fields that concern one connection only, RFC 9110
-// section 7.6.1, and the proxy's credentials in every spelling that some server
-// folds to the same name.
+// section 7.6.1, in every spelling that some server folds to the same name: the next
+// hop must see neither credentials of the proxy nor another framing.
 func isHopByHop(lower string) bool {
-	switch lower {
-	case "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade":
+	switch foldName(lower) {
+	case "connection", "content-length", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade":
 		return true
 	}
-	return len(lower) == len("proxy-authorization") && foldName(lower) == "proxy-authorization"
+	return false
+}
+
+// hidesFraming finds a field that declares a body for such servers only.
+func (h *head) hidesFraming() bool {
+	return slices.ContainsFunc(h.fields, func(f field) bool {
+		lower := strings.ToLower(f.name)
+		folded := foldName(lower)
+		return folded != lower && (folded == "content-length" || folded == "transfer-encoding")
+	})
 }
 
 // foldName maps a field name to one spelling of those that some server or
 // gateway interface reads as the same name.
 func foldName(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '_' || r == '.' {
-			return '-'
-		}
-		return r
-	}, strings.ToLower(name))
+	if name = strings.ToLower(name); !strings.ContainsAny(name, "_.") {
+		return name
+	}
+	return strings.NewReplacer("_", "-", ".", "-").Replace(name)
 }
 
 // endToEnd returns the fields that go on to the other side: without those that
@@ -204,7 +211,7 @@ func (h *head) endToEnd() []field {
 	kept := make([]field, 0, len(h.fields)+4)
 	for _, f := range h.fields {
 		lower := strings.ToLower(f.name)
-		if lower == "host" || lower == "content-length" || isHopByHop(lower) || slices.Contains(named, lower) {
+		if lower == "host" || isHopByHop(lower) || slices.Contains(named, lower) {
 			continue
 		}
 		kept = append(kept, f)
