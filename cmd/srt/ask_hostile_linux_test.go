@@ -40,10 +40,11 @@ func TestAskIsSanitised(t *testing.T) {
 // timer sends it SIGCONT, and writes its own text over a question.
 func goOn() {
 	if len(os.Args) > 1 && os.Args[1] == "suspend" {
-		if err := unix.IoctlSetInt(1, unix.TCXONC, 0); err != nil { // TCOOFF
+		signal.Ignore(unix.SIGTTOU)                                 // the kernel's objection from the background
+		if err := unix.IoctlSetInt(2, unix.TCXONC, 0); err != nil { // TCOOFF
 			fmt.Println(err)
 		}
-		_ = syscall.Exec("/bin/bash", []string{"bash", "-c", ". ./try.sh; try 127.0.0.1:9"}, os.Environ())
+		_ = syscall.Exec("/bin/bash", []string{"bash", "-c", ". ./try.sh; try 127.0.0.1:9" + strings.Join(os.Args[2:], " ")}, os.Environ())
 		os.Exit(1)
 	}
 	event := struct {
@@ -122,6 +123,20 @@ func TestAskOfSuspended(t *testing.T) {
 		s.expect("[127.0.0.1:9: 403 user denied]")
 		s.expect("ready> ")
 		s.alive()
+	})
+}
+
+// A terminal whose output a command suspended, which no key undoes, is given back:
+// srt itself and the shell write to it.
+func TestReportOnSuspended(t *testing.T) {
+	t.Parallel()
+	asking(t, "", func(s *screen, box *sandboxed) {
+		for _, pipe := range []string{"", " | cat"} {
+			s.enter("srt -s $S " + box.binaryCalled("goon") + " suspend '>/dev/null'" + pipe)
+			s.expect("srt refused 1 operation(s):")
+			s.expect("ready> ")
+			s.alive()
+		}
 	})
 }
 

@@ -166,14 +166,19 @@ func (t *terminal) release(s launch.Status) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.tty < 0 {
+	if !t.open() {
 		return
 	}
 	defer unix.Close(t.tty)
+	returned := t.settings != nil && t.takeBack()
+	if t.foreground() == t.ours {
+		// No key undoes that the command suspended the output, and not only what it has
+		// written itself waits then.
+		_ = unix.IoctlSetInt(t.tty, unix.TCXONC, tcoon)
+	}
 	if t.settings == nil {
 		return
 	}
-	returned := t.takeBack()
 	if s.Signal != 0 && t.foreground() == t.ours {
 		_ = unix.IoctlSetTermios(t.tty, unix.TCSETS, t.settings)
 	}
