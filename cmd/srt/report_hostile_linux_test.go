@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	srt "github.com/srt-sandbox/srt"
 	"github.com/srt-sandbox/srt/internal/testutil"
 )
 
@@ -55,6 +56,17 @@ func TestReportOnCloggedStreams(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The summary counts what is not listed, too.
+func TestSummaryCounts(t *testing.T) {
+	var b strings.Builder
+	if err := writeSummary(&b, []srt.Violation{{Seq: 2, Line: "deny a"}, {Seq: 6, Line: "deny a"}, {Seq: 7, Line: "deny b"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); got != "srt refused 7 operation(s):\n  deny a (2 times)\n  deny b\n  and 4 more, which are not listed\n" {
+		t.Errorf("%q", got)
 	}
 }
 
