@@ -72,7 +72,7 @@ type privateListener struct {
 }
 
 // maxChecking bounds connections whose announcement is awaited. Strangers can
-// fill the slots for as long as that takes.
+// fill the slots for as long as that takes; one that is announced needs none.
 const maxChecking = 1024
 
 func newPrivateListener(ln net.Listener, ports *announcedPorts, port int) *privateListener {
@@ -113,7 +113,11 @@ func (p *privateListener) loop() {
 		case p.checking <- struct{}{}:
 			go p.check(c)
 		default:
-			c.Close()
+			if ok, _ := p.ports.take(peer(c)); ok {
+				go p.hand(c)
+			} else {
+				c.Close()
+			}
 		}
 	}
 }
@@ -129,10 +133,14 @@ const (
 func (p *privateListener) check(c net.Conn) {
 	ours := p.ours(c)
 	<-p.checking
-	if !ours {
+	if ours {
+		p.hand(c)
+	} else {
 		c.Close()
-		return
 	}
+}
+
+func (p *privateListener) hand(c net.Conn) {
 	select {
 	case p.accepted <- c:
 	case <-p.ended:
@@ -141,14 +149,10 @@ func (p *privateListener) check(c net.Conn) {
 }
 
 func (p *privateListener) ours(c net.Conn) bool {
-	from, ok := c.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return false
-	}
 	deadline := time.NewTimer(announceTimeout)
 	defer deadline.Stop()
 	for {
-		ok, changed := p.ports.take(netip.AddrPortFrom(from.AddrPort().Addr().Unmap(), uint16(from.Port)))
+		ok, changed := p.ports.take(peer(c))
 		if ok {
 			return true
 		}
@@ -160,4 +164,13 @@ func (p *privateListener) ours(c net.Conn) bool {
 			return false
 		}
 	}
+}
+
+// peer is the other end of a connection; nobody's where that is not known.
+func peer(c net.Conn) netip.AddrPort {
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		from := a.AddrPort()
+		return netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+	}
+	return netip.AddrPort{}
 }

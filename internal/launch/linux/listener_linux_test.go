@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 )
@@ -37,6 +38,20 @@ func TestPrivateListener(t *testing.T) {
 		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("the connection of %v ended with %v", c.LocalAddr(), err)
 		}
+	}
+	limit := time.AfterFunc(10*announceTimeout, func() { p.Close() })
+	defer limit.Stop()
+	for range maxChecking {
+		p.checking <- struct{}{} // strangers have all the slots
+	}
+	port := uint16(portOf(ln))
+	ports.add(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 30}), port))
+	dial(t, ln, 31, port)
+	dial(t, ln, 30, port)
+	if got, err := p.Accept(); err != nil || !strings.HasPrefix(got.RemoteAddr().String(), "127.0.0.30:") {
+		t.Errorf("accepted %v, %v", got, err)
+	} else {
+		got.Close()
 	}
 	if p.Addr().String() != "127.0.0.1:3128" {
 		t.Errorf("the address is %v", p.Addr())
