@@ -55,7 +55,8 @@ func runCommand(o *options, m *messages) (status int, err error) {
 	relay.Attach(cmd)
 	m.published(cmd.Published())
 	err = cmd.Wait()
-	relay.Finish(func() { exit(statusOf(err, relay, o)) })
+	end := err
+	relay.Finish(func() { exit(statusOf(end, relay, o)) })
 	report.write(sb.Violations())
 	select {
 	case err := <-lost:
