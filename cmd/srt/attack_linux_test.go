@@ -311,7 +311,7 @@ func attack() {
 	}
 	all := slices.Concat(techniques, terminalTechniques())
 	if len(os.Args) > 1 {
-		all = slices.Concat(all, fileTechniques, nameTechniques, metadataTechniques, readTechniques, processTechniques, kernelTechniques, socketTechniques, raceTechniques, standingTechniques, replacedTechniques, concealedTechniques, closedTechniques, lockFileTechniques, repositoryMakers)
+		all = slices.Concat(all, fileTechniques, nameTechniques, metadataTechniques, readTechniques, processTechniques, kernelTechniques, socketTechniques, raceTechniques, standingTechniques, replacedTechniques, concealedTechniques, closedTechniques, lockFileTechniques, repositoryMakers, nestedTechniques)
 	}
 	for _, a := range all {
 		begins := func(start string) bool { return strings.HasPrefix(a.name, start) }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +43,9 @@ var processTechniques = []technique{
 	{"target: resource limit", func() error { return limit(target()) }},
 	{"target: resource limit of a thread", func() error { return onThreads(limit) }},
 	{"target: write to its entries", writeEntries},
+	{"target: memory by a descriptor of it", memoryByDescriptor},
+	{"target: memory by a descriptor of its directory", memoryByDirectory},
+	{"target: memory by the working directory", memoryByWorkingDirectory},
 	{"target: working directory", func() error { return open("/proc/"+strconv.Itoa(target())+"/cwd", unix.O_RDONLY) }},
 	{"target: program", func() error { return open("/proc/"+strconv.Itoa(target())+"/exe", unix.O_RDONLY) }},
 	{"target: mapped files", func() error {
@@ -188,6 +193,57 @@ func writeEntries() error {
 			return nil
 		}
 		err = e
+	}
+	return err
+}
+
+// memoryByDescriptor opens once more what needs no right to be held.
+func memoryByDescriptor() error {
+	fd, err := unix.Open(memoryOf(target()), unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return everyOpen(fmt.Sprintf("/proc/self/fd/%d", fd), fmt.Sprintf("/proc/thread-self/fd/%d", fd), fmt.Sprintf("/dev/fd/%d", fd))
+}
+
+func memoryByDirectory() error {
+	fd, err := unix.Open(path.Dir(memoryOf(target())), unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	dir := fmt.Sprintf("/proc/self/fd/%d", fd)
+	if err := unix.Symlink(dir, "entries"); err != nil {
+		return err
+	}
+	defer os.Remove("entries")
+	return everyOpen(dir+"/mem", dir+"/root/"+memoryOf(target()), "entries/mem")
+}
+
+func memoryByWorkingDirectory() error {
+	back, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if err := os.Chdir(path.Dir(memoryOf(target()))); err != nil {
+		return err
+	}
+	defer os.Chdir(back)
+	return everyOpen("mem", "/proc/self/cwd/mem", "task/../mem")
+}
+
+func memoryOf(pid int) string { return fmt.Sprintf("/proc/%d/mem", pid) }
+
+// everyOpen opens the names in every way that srt-init serves.
+func everyOpen(names ...string) error {
+	err := error(unix.ENOENT)
+	for _, name := range names {
+		for _, flags := range []int{unix.O_WRONLY, unix.O_RDWR, unix.O_RDWR | unix.O_CREAT, unix.O_RDONLY | unix.O_CREAT, unix.O_WRONLY | unix.O_TRUNC} {
+			if err = open(name, flags); err == nil {
+				return nil
+			}
+		}
 	}
 	return err
 }

@@ -204,12 +204,23 @@ func (g *guard) objectAt(c *call, dirfd int, path string, flags int) (int, unix.
 			return openLocated(at, unix.O_NOFOLLOW)
 		}
 		if onProc(at.dir) && !isProcRoot(at.dir) {
-			return openLocated(at, 0)
+			return g.followed(c, at)
 		}
 		at, e = g.followLast(c, at)
 	}
 	at.close()
 	return -1, unix.ELOOP
+}
+
+// followed opens what a link of /proc leads to.
+func (g *guard) followed(c *call, at location) (int, unix.Errno) {
+	fd, e := openLocated(at, 0)
+	if e == 0 {
+		if e = g.reached(c, fd); e != 0 {
+			unix.Close(fd)
+		}
+	}
+	return fd, e
 }
 
 func openLocated(at location, flags int) (int, unix.Errno) {
@@ -238,9 +249,13 @@ func (g *guard) descriptor(c *call, n, flags int) (int, unix.Errno) {
 	if err != nil {
 		return -1, errnoOf(err)
 	}
-	if !g.listener.valid(c.id) {
+	e := unix.EINTR
+	if g.listener.valid(c.id) {
+		e = g.reached(c, fd)
+	}
+	if e != 0 {
 		unix.Close(fd)
-		return -1, unix.EINTR
+		return -1, e
 	}
 	return fd, 0
 }

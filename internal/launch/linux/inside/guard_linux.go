@@ -48,6 +48,7 @@ type guard struct {
 	// userNamespace is that of the sandbox, set only where the command may make
 	// others: a caller in another one has its own idea of every path.
 	userNamespace string
+	ownMounts     *ownMounts    // nil where there are no others
 	special       chan struct{} // slots for opens that may block
 	connects      chan struct{} // slots for connections that may, each with a thread
 	held          chan struct{} // slots for calls that wait for one of those, or for an answer
@@ -100,6 +101,7 @@ func startGuard(control int, s *Spec, d *direct) *guard {
 	}
 	if s.Filter.NestedNamespaces {
 		g.userNamespace, _ = os.Readlink("/proc/self/ns/user")
+		g.ownMounts = &ownMounts{known: map[uint64]bool{}}
 	} else if s.Landlock == nil {
 		// Nobody but srt-init can mount here, so no number changes its meaning.
 		g.proc = map[uint64]bool{}

@@ -140,6 +140,9 @@ func (o *opening) openAgain() (int, bool, unix.Errno) {
 	if err := unix.Fstat(held, &st); err != nil {
 		return -1, false, errnoOf(err)
 	}
+	if e := o.g.reached(o.c, held); e != 0 {
+		return -1, false, e
+	}
 	kind := st.Mode & unix.S_IFMT
 	if name, e := objectName(held); o.g.rules != nil && kind != unix.S_IFREG && kind != unix.S_IFDIR && (kind != unix.S_IFIFO || e != 0 || name == "") {
 		o.g.listener.proceed(o.c.id) // nameless pipes and terminals: Landlock decides

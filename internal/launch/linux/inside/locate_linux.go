@@ -2,7 +2,6 @@ package inside
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -168,15 +167,7 @@ func (g *guard) identify(fd int) (id object, proc bool, e unix.Errno) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return object{}, false, errnoOf(err)
 	}
-	id = object{st.Dev, st.Ino}
-	proc, known := g.proc[st.Dev]
-	if !known {
-		proc = onProc(fd)
-		if g.proc != nil {
-			g.proc[st.Dev] = proc
-		}
-	}
-	return id, proc, 0
+	return object{st.Dev, st.Ino}, g.isProc(fd, st.Dev), 0
 }
 
 // walkSlowly resolves component by component, so that /proc/self means the
@@ -213,14 +204,8 @@ type walk struct {
 	links int
 }
 
-// enter starts the walk at base, which may be a directory of /proc that the
-// caller opened earlier.
+// enter starts the walk at base.
 func (w *walk) enter(base int) unix.Errno {
-	if onProc(base) {
-		if e := w.g.checkProcBase(w.c, base); e != 0 {
-			return e
-		}
-	}
 	fd, e := dup(base)
 	w.dir = fd
 	return e
@@ -240,15 +225,16 @@ func (w *walk) step(name string) unix.Errno {
 	if name == "." {
 		return 0
 	}
-	proc := onProc(w.dir)
-	if proc {
-		if e := w.g.checkProcName(w.c, w.dir, name); e != 0 {
-			return e
-		}
-	}
 	next, err := unix.Openat(w.dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return errnoOf(err)
+	}
+	proc := onProc(w.dir)
+	if proc {
+		if e := w.g.checkProcName(w.c, w.dir, name); e != 0 {
+			unix.Close(next)
+			return e
+		}
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(next, &st); err != nil {
@@ -278,6 +264,10 @@ func (w *walk) follow(name string, proc bool) unix.Errno {
 		next, err := unix.Openat(w.dir, name, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return errnoOf(err)
+		}
+		if e := w.g.reached(w.c, next); e != 0 {
+			unix.Close(next)
+			return e
 		}
 		w.move(next)
 		return 0
@@ -315,65 +305,4 @@ func (g *guard) linkTarget(c *call, dir int, name string) (string, unix.Errno) {
 		return "", errnoOf(err)
 	}
 	return string(buf[:n]), 0
-}
-
-// checkProcName refuses the way into srt-init's own entries: to itself srt-init
-// may open everything of them, the caller nothing.
-func (g *guard) checkProcName(c *call, dir int, name string) unix.Errno {
-	if !isProcRoot(dir) {
-		return 0
-	}
-	return g.checkProcess(c, name)
-}
-
-// checkProcess refuses srt-init's entries. Where no PID namespace hides other
-// processes it refuses every one but the caller's own: srt-init could open what
-// Landlock keeps the caller from.
-func (g *guard) checkProcess(c *call, name string) unix.Errno {
-	pid, err := strconv.Atoi(name)
-	if err != nil {
-		return 0
-	}
-	if g.plain {
-		theirs, e1 := threadGroup(pid)
-		own, e2 := threadGroup(c.pid)
-		if e1 != 0 || e2 != 0 || theirs != own || !g.listener.valid(c.id) {
-			return unix.EACCES
-		}
-		return 0
-	}
-	var st unix.Stat_t
-	if unix.Fstatat(g.initTask, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-		return unix.EACCES
-	}
-	return 0
-}
-
-// checkProcBase is checkProcName for a directory that is open already.
-func (g *guard) checkProcBase(c *call, fd int) unix.Errno {
-	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err != nil {
-		return errnoOf(err)
-	}
-	inside, ok := strings.CutPrefix(name, "/proc")
-	if !ok {
-		return unix.EACCES
-	}
-	for _, name := range components(inside) {
-		return g.checkProcess(c, name)
-	}
-	return 0
-}
-
-func onProc(fd int) bool {
-	var st unix.Statfs_t
-	return unix.Fstatfs(fd, &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
-}
-
-// procRootInode is PROC_ROOT_INO of <linux/proc_ns.h>.
-const procRootInode = 1
-
-func isProcRoot(fd int) bool {
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Ino == procRootInode
 }
