@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,6 +17,9 @@ import (
 var nestedTechniques = []technique{
 	{"nested: mounted entries of process 1", mountedEntries},
 	{"inner: mount entries of process 1", mountEntries},
+	{"nested: cgroups", func() error { return cloneWith(unix.CLONE_NEWUSER | unix.CLONE_NEWCGROUP) }},
+	{"nested: cgroups by clone3", cgroupsByClone3},
+	{"nested: user namespace", func() error { return cloneWith(unix.CLONE_NEWUSER) }},
 }
 
 // mountedEntries has a process with mounts of its own open what it mounted at the
@@ -70,6 +74,19 @@ func mountedEntries() error {
 		}
 	}
 	return err
+}
+
+// cgroupsByClone3 has the flags where no filter looks.
+func cgroupsByClone3() error {
+	arguments := [8]uint64{unix.CLONE_NEWUSER | unix.CLONE_NEWCGROUP, 4: uint64(unix.SIGCHLD)}
+	pid, _, e := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&arguments)), unsafe.Sizeof(arguments), 0)
+	if e == 0 && pid == 0 {
+		unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+	}
+	if e == 0 {
+		_, _ = unix.Wait4(int(pid), nil, 0, nil)
+	}
+	return asError(e)
 }
 
 // mountEntries is the inner part: the directory itself, one in a directory of its

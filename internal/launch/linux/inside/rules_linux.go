@@ -25,7 +25,9 @@ type legacyNumbers struct {
 // which way out it closes.
 func filterRules(o FilterOptions) []rule {
 	rules := refusedCalls()
-	if !o.NestedNamespaces {
+	if o.NestedNamespaces {
+		rules = append(rules, newNamespaces(unix.CLONE_NEWCGROUP)...)
+	} else {
 		rules = append(rules, namespaceRules()...)
 	}
 	rules = append(rules, socketPairRules(o)...)
@@ -74,19 +76,32 @@ func refusedCalls() []rule {
 }
 
 // namespaceRules keep the command in its namespaces: every deny is a mount and
-// holds only in this mount namespace. clone3(2) has its flags in memory, where
-// a filter cannot look; "not implemented" makes every libc use clone(2).
+// holds only in this mount namespace.
 func namespaceRules() []rule {
-	rules := []rule{
-		{call: unix.SYS_CLONE, when: []condition{hasAny(0, namespaceFlags)}, action: errno(unix.EPERM)},
-		{call: unix.SYS_UNSHARE, when: []condition{hasAny(0, namespaceFlags|unix.CLONE_NEWTIME|unshareEmptyMounts)}, action: errno(unix.EPERM)},
-		{call: unix.SYS_CLONE3, action: errno(unix.ENOSYS)},
-	}
-	return append(rules, refuse(
+	return append(newNamespaces(namespaceFlags, unix.CLONE_NEWTIME, unshareEmptyMounts), refuse(
 		unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT,
 		unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK,
 		unix.SYS_MOUNT_SETATTR, sysOpenTreeAttr,
 	)...)
+}
+
+// newNamespaces refuses kinds of namespaces, further ones to unshare(2) alone.
+// clone3(2) has its flags in memory, where a filter cannot look; "not implemented"
+// makes every libc use clone(2).
+//
+// One of cgroups is refused to everybody. Its owner may mount the cgroups that it
+// shows, with srt and the caller's other programs in them. Their files belong to the
+// host's root, or its user, and as that the kernel takes the command.
+func newNamespaces(kinds uint32, unshared ...uint32) []rule {
+	all := kinds
+	for _, u := range unshared {
+		all |= u
+	}
+	return []rule{
+		{call: unix.SYS_CLONE, when: []condition{hasAny(0, kinds)}, action: errno(unix.EPERM)},
+		{call: unix.SYS_UNSHARE, when: []condition{hasAny(0, all)}, action: errno(unix.EPERM)},
+		{call: unix.SYS_CLONE3, action: errno(unix.ENOSYS)},
+	}
 }
 
 // socketRules allow IP sockets, which the network namespace confines, and the
