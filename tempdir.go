@@ -4,12 +4,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/rmtree"
 )
 
 // tempPrefix begins the name of every private temporary directory.
@@ -77,34 +77,7 @@ func newTempDirIn(parent string) (*tempDir, error) {
 // remove deletes the directory with everything in it.
 func (t *tempDir) remove() error {
 	defer t.lock.Close()
-	return removeTree(t.path)
-}
-
-// removeTree is os.RemoveAll for trees whose directories a command may have
-// closed to itself, as module caches do.
-func removeTree(path string) error {
-	if os.RemoveAll(path) == nil {
-		return nil
-	}
-	// Another command that may write here could exchange a directory with a link
-	// to anywhere just before its mode is changed. No link leads out of a root.
-	root, err := os.OpenRoot(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	openDirectories(root, filepath.Base(path))
-	return root.RemoveAll(filepath.Base(path))
-}
-
-// openDirectories gives its user every right to a tree's directories.
-func openDirectories(root *os.Root, name string) {
-	_ = fs.WalkDir(root.FS(), name, func(p string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			_ = root.Chmod(p, 0o700)
-		}
-		return nil
-	})
+	return rmtree.Remove(t.path)
 }
 
 // collectTempDirs removes what runs left behind that were killed together with
@@ -142,7 +115,7 @@ func collectTempDir(path string) {
 		return // in use
 	}
 	defer lock.Close()
-	_ = removeTree(path)
+	_ = rmtree.Remove(path)
 }
 
 // makeTempDir picks the command's temporary directory: a private one, unless

@@ -3,10 +3,11 @@ package inside
 import (
 	"encoding/binary"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/rmtree"
 )
 
 // ending is how the command ended.
@@ -21,7 +22,7 @@ func (i *initProcess) endOrphaned() {
 	i.killRest()
 	i.inspect()
 	if i.spec.Private != "" {
-		_ = os.RemoveAll(filepath.Clean(i.spec.Private))
+		_ = rmtree.Remove(i.spec.Private)
 	}
 	os.Exit(1)
 }

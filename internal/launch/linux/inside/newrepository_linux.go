@@ -3,7 +3,6 @@ package inside
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/srt-sandbox/srt/internal/rmtree"
 )
 
 // After the command, when no process of it is left, srt-init looks at the
@@ -345,7 +346,7 @@ func (n *inspection) block(m *member, operation, why, more string) {
 	}
 	// A new name may need space that the disk does not have; removing needs none.
 	outcome := "removed, for it could not be renamed: " + err.Error()
-	if err := os.RemoveAll(path.Join(descriptorPath(m.dir), m.name)); err != nil {
+	if err := rmtree.Remove(path.Join(descriptorPath(m.dir), m.name)); err != nil {
 		n.failed = true
 		outcome = "it could not be renamed or removed: " + err.Error() + "; look at it before you use git there"
 	}
