@@ -42,11 +42,7 @@ func socketPath(raw []byte) (name string, ok bool) {
 
 // callersSocket copies the caller's descriptor.
 func (g *guard) callersSocket(c *call) (int, error) {
-	tgid, e := threadGroup(c.pid)
-	if e != 0 {
-		return -1, e
-	}
-	process, err := unix.PidfdOpen(tgid, 0)
+	process, err := openThread(c.pid)
 	if err != nil {
 		return -1, err
 	}
@@ -64,6 +60,23 @@ func (g *guard) callersSocket(c *call) (int, error) {
 		return -1, unix.EINTR
 	}
 	return fd, err
+}
+
+// pidfdThread is PIDFD_THREAD of <linux/pidfd.h>, Linux 6.9.
+const pidfdThread = unix.O_EXCL
+
+// openThread opens a thread, which may have a descriptor table of its own, or
+// outlive the first one. An older kernel knows only that one.
+func openThread(tid int) (int, error) {
+	fd, err := unix.PidfdOpen(tid, pidfdThread)
+	if err != unix.EINVAL {
+		return fd, err
+	}
+	tgid, e := threadGroup(tid)
+	if e != 0 {
+		return -1, e
+	}
+	return unix.PidfdOpen(tgid, 0)
 }
 
 func socketOption(fd, option int) int {
