@@ -37,12 +37,17 @@ type repositories struct {
 const maxRepositories = 8192
 
 func newRepositories() *repositories {
-	r := &repositories{held: map[object]int{}, above: map[object]int{}, most: maxRepositories}
+	return &repositories{held: map[object]int{}, above: map[object]int{}, most: share(maxRepositories)}
+}
+
+// share bounds a number of descriptors that are held as long as the command wants to
+// a quarter of all: srt-init needs some for every call, and for the look at the end.
+func share(most int) int {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
-		r.most = min(r.most, int(min(limit.Cur, 1<<20)/4))
+		most = min(most, int(min(limit.Cur, 1<<20)/4))
 	}
-	return r
+	return most
 }
 
 // headName is the entry without which there is no repository.

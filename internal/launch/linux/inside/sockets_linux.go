@@ -25,7 +25,8 @@ type sockets struct {
 	all   bool // the settings admit every one
 	// own holds a descriptor of each socket file that was bound here, which keeps
 	// its number from being used again.
-	own map[object]int
+	own  map[object]int
+	most int
 }
 
 type socketRule struct {
@@ -34,7 +35,7 @@ type socketRule struct {
 }
 
 func newSockets(rules []SocketRule, all bool) *sockets {
-	s := &sockets{all: all, own: map[object]int{}}
+	s := &sockets{all: all, own: map[object]int{}, most: share(maxOwn)}
 	for _, r := range rules {
 		rule := socketRule{path: r.Path}
 		if r.Pattern != "" {
@@ -65,12 +66,13 @@ func relativeTo(dir, name string) string {
 	return name[len(dir)+1:]
 }
 
-// maxOwn bounds the descriptors held for sockets of the command.
+// maxOwn bounds the descriptors held for sockets of the command. Files beyond that
+// can be made, but not connected to.
 const maxOwn = 4096
 
 // add records a socket file that was bound here.
 func (s *sockets) add(fd int) error {
-	if len(s.own) >= maxOwn {
+	if len(s.own) >= s.most {
 		s.forgetRemoved()
 	}
 	var st unix.Stat_t
@@ -78,7 +80,7 @@ func (s *sockets) add(fd int) error {
 		return err
 	}
 	key := object{st.Dev, st.Ino}
-	if _, known := s.own[key]; known || len(s.own) >= maxOwn {
+	if _, known := s.own[key]; known || len(s.own) >= s.most {
 		unix.Close(fd)
 		return nil
 	}
