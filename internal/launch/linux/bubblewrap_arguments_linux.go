@@ -43,7 +43,7 @@ func namespaceWords(newSession bool) []string {
 // of symbolic links, hidden files, /dev and /proc. Sources are resolved in the
 // tree of the host, so that a later bind never shows an earlier one.
 func bubblewrapArguments(plan inside.Plan) ([]string, error) {
-	words := []string{"--info-fd", strconv.Itoa(infoFD)}
+	words := []string{"--info-fd", strconv.Itoa(infoFD), "--cap-drop", "ALL"} // root would keep all of them
 	for _, c := range inside.Capabilities {
 		words = append(words, "--cap-add", capabilityNames[c])
 	}

@@ -14,6 +14,7 @@ import (
 
 func TestBubblewrapArguments(t *testing.T) {
 	const capabilities = `--info-fd 5
+--cap-drop ALL
 --cap-add CAP_SYS_ADMIN
 --cap-add CAP_NET_ADMIN
 --cap-add CAP_SYS_PTRACE
