@@ -307,8 +307,13 @@ func (g *guard) bind(c *call, fd int, raw []byte) unix.Errno {
 	if onProc(at.dir) {
 		return unix.EACCES
 	}
-	// getsockname(2) shows the path as it was given, so it must be given so.
-	if err := unix.Fchdir(base); err != nil {
+	// getsockname(2) shows the path as it was given, so it must be given so. On the
+	// way through /proc it would mean something else for srt-init.
+	dir := base
+	if g.throughProc(base, name) {
+		dir, raw = at.dir, socketAddressOf(at.last())
+	}
+	if err := unix.Fchdir(dir); err != nil {
 		return errnoOf(err)
 	}
 	e = g.withUmask(c, func() error { return asError(rawBind(fd, raw)) })
@@ -317,6 +322,16 @@ func (g *guard) bind(c *call, fd int, raw []byte) unix.Errno {
 		e = g.keepBound(c, fd)
 	}
 	return e
+}
+
+// throughProc reports whether the meaning of a path depends on who asks.
+func (g *guard) throughProc(base int, name string) bool {
+	parent, _, _ := splitPath(name)
+	fd, e := g.walkAtOnce(base, parent)
+	if e == 0 {
+		unix.Close(fd)
+	}
+	return e == errProcOnTheWay
 }
 
 // asError keeps a zero error number from becoming an error.
