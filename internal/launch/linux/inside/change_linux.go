@@ -214,7 +214,9 @@ func (g *guard) objectAt(c *call, dirfd int, path string, flags int) (int, unix.
 
 // followed opens what a link of /proc leads to.
 func (g *guard) followed(c *call, at location) (int, unix.Errno) {
-	fd, e := openLocated(at, 0)
+	defer at.close()
+	fd, err := g.follow(c, at.dir, at.last())
+	e := result(err)
 	if e == 0 {
 		if e = g.reached(c, fd); e != 0 {
 			unix.Close(fd)

@@ -131,7 +131,7 @@ func (o *opening) judgeAccess(name string, st *unix.Stat_t) (done bool, e unix.E
 // openAgain opens what a descriptor named through /proc refers to, on a copy
 // that the caller cannot exchange.
 func (o *opening) openAgain() (int, bool, unix.Errno) {
-	held, err := unix.Openat(o.at.dir, o.at.name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	held, err := o.g.follow(o.c, o.at.dir, o.at.name)
 	if err != nil {
 		return -1, false, errnoOf(err)
 	}

@@ -261,7 +261,7 @@ func (w *walk) follow(name string, proc bool) unix.Errno {
 		return unix.ELOOP
 	}
 	if proc && !isProcRoot(w.dir) {
-		next, err := unix.Openat(w.dir, name, unix.O_PATH|unix.O_CLOEXEC, 0)
+		next, err := w.g.follow(w.c, w.dir, name)
 		if err != nil {
 			return errnoOf(err)
 		}
