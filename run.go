@@ -57,7 +57,7 @@ func (s *Sandbox) start(c *Cmd) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	temp, err := s.makeTempDir(cfg)
+	temp, err := s.makeTempDir(cfg, at)
 	if err != nil {
 		published.close()
 		return nil, err

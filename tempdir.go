@@ -120,22 +120,23 @@ func collectTempDir(path string) {
 
 // makeTempDir picks the command's temporary directory: a private one, unless
 // the caller names one or the settings switch file rules off.
-func (s *Sandbox) makeTempDir(cfg *config.Config) (*tempDir, error) {
+func (s *Sandbox) makeTempDir(cfg *config.Config, at place) (*tempDir, error) {
 	if cfg.Filesystem.Disabled {
 		return nil, nil
 	}
 	for _, name := range []string{"CLAUDE_CODE_TMPDIR", "CLAUDE_TMPDIR"} {
 		if dir, _ := s.options.lookup(name); dir != "" {
-			return callersTempDir(name, dir)
+			return callersTempDir(name, dir, at)
 		}
 	}
 	return newTempDir(s.options.warn)
 }
 
-// callersTempDir uses a directory that the caller's environment names.
-func callersTempDir(name, dir string) (*tempDir, error) {
+// callersTempDir uses a directory that the caller's environment names. A relative
+// one starts at the command's working directory, as it would without a sandbox.
+func callersTempDir(name, dir string, at place) (*tempDir, error) {
 	if !filepath.IsAbs(dir) {
-		return nil, fmt.Errorf("using the temporary directory in %s: %q is not an absolute path", name, dir)
+		dir = filepath.Join(at.dir, dir)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("using the temporary directory in %s: %w", name, err)

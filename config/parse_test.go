@@ -134,6 +134,7 @@ func TestRefused(t *testing.T) {
 		"config 46 allowRead":          {withFilesystem(`"allowRead":[""]`), "filesystem.allowRead.0: must not be empty"},
 		"config 46 allowWrite":         {list("allowWrite", `["a",""]`), "filesystem.allowWrite.1: must not be empty"},
 		"config 46 denyWrite":          {list("denyWrite", `[""]`), "filesystem.denyWrite.0: must not be empty"},
+		"empty socket path":            {withNetwork(`"allowUnixSockets":["/x",""]`), "network.allowUnixSockets.1: must not be empty"},
 		"config 46 null":               {list("denyWrite", `[null]`), "filesystem.denyWrite.0: must not be null"},
 		"config 46 no path":            {list("denyWrite", `[{"literal":true}]`), "filesystem.denyWrite.0"},
 		"config 46 empty path":         {list("denyWrite", `[{"path":"","literal":true}]`), "filesystem.denyWrite.0"},

@@ -239,6 +239,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"config 46 without a mark": list("denyRead", `[{"path":"/x"}]`),
 		"config 46 false mark":     list("denyRead", `[{"path":"/x","literal":false}]`),
 		"config 46 more keys":      list("denyRead", `[{"path":"/x","literal":true,"z":1}]`),
+		"empty socket path":        withNetwork(`"allowUnixSockets":[""]`),
 		"config 71":                withRoot(`"credentials":{"envVars":[{"name":"A","mode":"deny","decode":"jwt","maskClaims":[]}]}`),
 		"config 73":                withRoot(`"credentials":{"envVars":[{"name":"1A","mode":"deny"}]}`),
 		"bad enum":                 withNetwork(`"ambiguousRequestTarget":"maybe"`),

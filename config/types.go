@@ -61,7 +61,8 @@ type Network struct {
 	StrictAllowlist bool `json:"strictAllowlist,omitzero"`
 	// DeniedResolvedAddresses are ranges that an allowed name must not resolve to.
 	DeniedResolvedAddresses []string `json:"deniedResolvedAddresses,omitzero" rule:"each=range"`
-	AllowUnixSockets        []string `json:"allowUnixSockets,omitzero"`
+	// AllowUnixSockets are paths, directories and patterns of sockets of this machine.
+	AllowUnixSockets []string `json:"allowUnixSockets,omitzero" rule:"each=nonempty"`
 	// AllowAllUnixSockets lets the command use every Unix socket it can see.
 	AllowAllUnixSockets bool `json:"allowAllUnixSockets,omitzero"`
 	// Transparent lets programs that know no proxy connect directly, held to the
