@@ -53,6 +53,7 @@ func (r *resolver) finish() *Policy {
 	r.addConcealed()
 	r.keepCreatable()
 	r.warnCovered(marks)
+	r.warnShown()
 	p.index()
 	return p
 }

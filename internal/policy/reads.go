@@ -229,7 +229,28 @@ func (r *resolver) denyName(name string, rule Rule, locked bool) error {
 	}
 	r.hide(l, rule, locked)
 	r.pinReadLinks(l.links, rule)
+	r.hiding = append(r.hiding, hiding{path: l.path, rule: rule})
 	return nil
+}
+
+// hiding is a name that an entry hides.
+type hiding struct {
+	path string
+	rule Rule
+}
+
+// warnShown names the entries that an allow for the very same place leaves without
+// effect: people write both and expect the deny to win.
+func (r *resolver) warnShown() {
+	for _, h := range r.hiding {
+		if n := r.nodes[h.path]; n != nil && !n.own && r.stateOf(h.path).view == Host {
+			r.warnUndone(h.rule, r.stateOf(h.path).rule)
+		}
+	}
+}
+
+func (r *resolver) warnUndone(deny, allow Rule) {
+	r.warn(deny, "has no effect: "+allow.String()+" shows the same place again")
 }
 
 // standIn hides the deepest directory that can be looked at when the entry
@@ -248,6 +269,7 @@ func (r *resolver) standIn(dir string, rule Rule) error {
 // to something that is hidden itself.
 func (r *resolver) denyRoot(rule Rule, locked bool) error {
 	if n, ok := r.nodes["/"]; ok && n.allowRead && !locked {
+		r.warnUndone(rule, n.allowRule)
 		return nil
 	}
 	entries, err := r.fs.ReadDir("/")

@@ -34,6 +34,8 @@ type resolver struct {
 	roots []string
 	// carved are the places that entries show again inside hidden directories.
 	carved []string
+	// hiding are the names that entries hide.
+	hiding []hiding
 	// repositories are the git directories protected so far.
 	repositories map[checkout]bool
 	// configs are the configuration files of repositories looked at so far.

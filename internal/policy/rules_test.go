@@ -325,6 +325,29 @@ func TestDeviceEntries(t *testing.T) {
 	}
 }
 
+// linux 49: what an allow for the same place undoes hides nothing, which is said.
+func TestUndoneReadDenies(t *testing.T) {
+	for _, c := range []struct {
+		deny, read, write []config.PathEntry
+		want              string
+	}{
+		{entries("v"), nil, entries(".", "v"), `filesystem.denyRead[0] "v": has no effect: filesystem.allowWrite[1] "v" shows the same place again`},
+		{entries("v/**"), entries("v"), nil, `filesystem.denyRead[0] "v/**": has no effect: filesystem.allowRead[0] "v" shows the same place again`},
+		{entries("v/k"), entries("v/k"), nil, `filesystem.denyRead[0] "v/k": has no effect: filesystem.allowRead[0] "v/k" shows the same place again`},
+		{entries("/"), entries("/"), nil, `filesystem.denyRead[0] "/": has no effect: filesystem.allowRead[0] "/" shows the same place again`},
+		{entries("/"), entries("/bin", "v"), nil, ""},
+		{entries("v", "**/k"), entries("v/k"), entries("."), ""},
+		{entries("v"), entries("v/k"), entries("."), ""},
+	} {
+		p := mustResolveFake(t, newFake(user, "/home/u/w/v/k", "/bin/sh"), func(_ *Input, fs *config.Filesystem) {
+			fs.DenyRead, fs.AllowRead, fs.AllowWrite = c.deny, c.read, c.write
+		})
+		if got := warnings(p); got != c.want {
+			t.Errorf("deny %v, read %v, write %v: %q", c.deny, c.read, c.write, got)
+		}
+	}
+}
+
 // linux 34, 35: a writable root directory.
 func TestWritableRootDirectory(t *testing.T) {
 	f := newFake(user, "/home/u/w/a/k", "/sys/x", "/dev/null", "/proc/x", "/opt/f", "/x/.git/HEAD")
