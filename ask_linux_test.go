@@ -80,7 +80,7 @@ func TestOwnHosts(t *testing.T) {
 	}
 }
 
-// network 41, 51, 52: under strictAllowlist there are neither own lists nor
+// cli 70, network 41, 51, 52: under strictAllowlist there are neither own lists nor
 // questions, which is said; entries are checked as those of the settings.
 func TestOwnHostsRefused(t *testing.T) {
 	var mu sync.Mutex

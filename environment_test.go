@@ -8,7 +8,7 @@ import (
 	"github.com/srt-sandbox/srt/config"
 )
 
-// cli 43, network 131, 133, 134: every variable that tools know the proxy by.
+// cli 43, 50, network 131, 133, 134: every variable that tools know the proxy by.
 // network 16, 20, 132: there are no user names and no tokens in them, because the
 // listeners are the command's own.
 func TestEnvironment(t *testing.T) {

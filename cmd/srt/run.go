@@ -69,7 +69,7 @@ func runCommand(o *options, m *messages) (status int, err error) {
 // newSandbox makes the sandbox that the settings and the options ask for. The
 // asker is nil where nobody is asked.
 func newSandbox(ctx context.Context, o *options, m *messages, prepared *srt.Prepared) (*srt.Sandbox, *asker, error) {
-	cfg, protected, err := loadSettings(o, m)
+	cfg, protected, err := awaitSettings(ctx, o, m)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -139,6 +139,27 @@ func exitStatus(err error, relay *job.Relay) (int, error) {
 		return 0, err
 	}
 	return relay.Status(exit.Status), nil
+}
+
+// awaitSettings is loadSettings that a signal ends: settings may come from a pipe or a
+// terminal, and a pipe may never have a writer.
+func awaitSettings(ctx context.Context, o *options, m *messages) (*config.Config, []string, error) {
+	type result struct {
+		cfg       *config.Config
+		protected []string
+		err       error
+	}
+	read := make(chan result, 1)
+	go func() {
+		cfg, protected, err := loadSettings(o, m)
+		read <- result{cfg, protected, err}
+	}()
+	select {
+	case r := <-read:
+		return r.cfg, r.protected, r.err
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
 }
 
 // loadSettings reads the settings that apply and names the files that decided,

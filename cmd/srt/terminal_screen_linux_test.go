@@ -152,7 +152,7 @@ func TestTerminalForegroundFromTheStart(t *testing.T) {
 	})
 }
 
-// linux 114, reference behaviour: no terminal, no job control.
+// cli 30, linux 114, reference behaviour: no terminal, no job control.
 func TestTerminalNewSession(t *testing.T) {
 	t.Parallel()
 	onTerminal(t, func(s *screen, box *sandboxed) {

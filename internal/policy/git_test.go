@@ -22,7 +22,7 @@ func allowing(paths ...string) func(*Input, *config.Filesystem) {
 	return func(_ *Input, fs *config.Filesystem) { fs.AllowWrite = entries(paths...) }
 }
 
-// git-11, linux 86, G2: what a worktree's pointer leads to is protected, in both
+// git-11, cli 57, linux 86, G2: what a worktree's pointer leads to is protected, in both
 // readings of "..".
 func TestPointerFiles(t *testing.T) {
 	for _, pointer := range []string{"gitdir: /home/u/main/.git/worktrees/wt\n", "gitdir: ../main/.git/worktrees/wt\r\n", "gitdir: /home/u/main/.git/worktrees/wt\x00junk"} {

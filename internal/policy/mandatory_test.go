@@ -54,7 +54,7 @@ func TestHomeNames(t *testing.T) {
 	answers(t, p, "create /home/u/.config/fish EROFS", "create /home/u/w/.config ok")
 }
 
-// linux 80, 81, 82, 83: what the search finds, and how deep.
+// cli 53, linux 80, 81, 82, 83: what the search finds, and how deep.
 func TestSearchDepth(t *testing.T) {
 	tree := []string{"/home/u/w/.gitignore", "/home/u/w/.ignore", "/home/u/w/.BashRC"}
 	for i, dir := range []string{"", "/a", "/a/b", "/a/b/c", "/a/b/c/d"} {
@@ -84,7 +84,7 @@ func TestSearchDepth(t *testing.T) {
 	}
 }
 
-// linux 91: every write root, and the working directory inside one.
+// cli 56, linux 91: every write root, and the working directory inside one.
 func TestEveryWriteRootIsProtected(t *testing.T) {
 	f := newFake(user, "/home/u/p/sub/x", "/home/u/p/q/.git/HEAD", "/home/u/p/q/.git/hooks/x", "/srv/r/.bashrc", "/srv/file", "/home/u/tmp/x")
 	p := mustResolveFake(t, f, func(in *Input, fs *config.Filesystem) {

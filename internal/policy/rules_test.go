@@ -212,7 +212,7 @@ func TestOwnFilesStayReadable(t *testing.T) {
 	}
 }
 
-// linux 117: conveniences do not open what is denied.
+// cli 59, linux 117: conveniences do not open what is denied.
 func TestConveniences(t *testing.T) {
 	for _, c := range []struct {
 		deny, allow, allowWrite string

@@ -131,7 +131,7 @@ func TestLeavingDuringDial(t *testing.T) {
 	happens(t, "the end of the connection", closed)
 }
 
-// network 43, 44, 45, 46, 47: what a callback may answer and do. Its argument is the
+// cli 68, 69, 70, network 43, 44, 45, 46, 47: what a callback may answer and do. Its argument is the
 // canonical host, the spelling of the client is beside it.
 func TestAsk(t *testing.T) {
 	port := server(t, func(c *net.TCPConn) { _, _ = io.WriteString(c, "up") })

@@ -106,7 +106,7 @@ func TestConnectTargets(t *testing.T) {
 	}
 }
 
-// network 42, 43, 49: what a refusal says, and that it is recorded once.
+// cli 71, network 42, 43, 49: what a refusal says, and that it is recorded once.
 func TestConnectRefusal(t *testing.T) {
 	r := newRig(t, setup{allow: []string{"example.com:443"}, deny: []string{"github.com", "blank.test"}, network: func(n *config.Network) {
 		n.DeniedDomainReasons = map[string]string{"github.com": "café <b> no", "blank.test": "\u200b"}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/srt-sandbox/srt/config"
+	"github.com/srt-sandbox/srt/internal/hostname"
 )
 
 // network 56, 57, 60, 73: an allowed name that leads where it must not.
@@ -63,6 +64,22 @@ func TestUnknownOwnAddresses(t *testing.T) {
 	}
 	if got := r.exchange(socksConnect("a.x.test", "80")); got != "\x05\x00"+string(socksReply(socksHostUnreachable)) {
 		t.Errorf("% x", got)
+	}
+}
+
+// cli 67: an address in a command's own list excepts no name that leads to it.
+func TestResolvedAddressesOwnList(t *testing.T) {
+	port := untouched(t)
+	own, err := hostname.ParseAllow("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, setup{
+		allow: []string{"*.x.test"}, names: map[string]string{"rebind.x.test": "127.0.0.1"},
+		who: Invocation{ID: "id", Command: "cmd", AllowDomains: hostname.NewSet([]hostname.Pattern{own})},
+	})
+	if got := status(r.exchange(connectTo("rebind.x.test:" + port))); got != "HTTP/1.1 403 resolved to a loopback address" {
+		t.Errorf("%q", got)
 	}
 }
 
