@@ -14,7 +14,7 @@ import (
 	"github.com/srt-sandbox/srt/internal/protected"
 )
 
-// linux 79, fs-08: every name of the table, existing and absent.
+// cli 51, linux 79, fs-08: every name of the table, existing and absent.
 func TestEveryProtectedName(t *testing.T) {
 	absentTree := newFake(user, "/home/u/w/x")
 	p := mustResolveFake(t, absentTree, allowing("."))
