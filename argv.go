@@ -49,6 +49,9 @@ func (c *Cmd) Argv() ([]string, error) {
 	if c.started {
 		return nil, ErrAlreadyStarted
 	}
+	if c.sandbox == nil {
+		return nil, ErrNotSandboxed
+	}
 	if c.Stdin != nil || c.Stdout != nil || c.Stderr != nil {
 		return nil, errors.New("srt: the streams are those of the process that runs the argv; leave Stdin, Stdout and Stderr nil")
 	}

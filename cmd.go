@@ -93,6 +93,9 @@ func (c *Cmd) Start() error {
 	if c.started {
 		return ErrAlreadyStarted
 	}
+	if c.sandbox == nil {
+		return ErrNotSandboxed
+	}
 	c.started = true
 	if err := c.sandbox.enter(); err != nil {
 		return err
@@ -192,7 +195,12 @@ func (c *Cmd) Published() []Published {
 
 // Violations returns the operations that were refused to this command, oldest
 // first; complete after Wait.
-func (c *Cmd) Violations() []Violation { return c.sandbox.events.ForCommand(c.id) }
+func (c *Cmd) Violations() []Violation {
+	if c.sandbox == nil {
+		return nil
+	}
+	return c.sandbox.events.ForCommand(c.id)
+}
 
 // streams turns the three streams into files. The files named in opened belong
 // to the run and are closed once the command has its own copies; copiers move

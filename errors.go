@@ -15,6 +15,9 @@ var (
 	ErrAlreadyStarted = errors.New("srt: the command was already started")
 	// ErrNotStarted is returned by methods that need a started command.
 	ErrNotStarted = errors.New("srt: the command was not started")
+	// ErrNotSandboxed is returned by a Cmd that [Sandbox.Command] or [Sandbox.Shell]
+	// did not make.
+	ErrNotSandboxed = errors.New("srt: the command belongs to no sandbox; make it with Sandbox.Command or Sandbox.Shell")
 	// ErrUnsupportedPlatform says that this system has no launcher.
 	ErrUnsupportedPlatform = launch.ErrUnsupported
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,20 @@ func TestMissingDependency(t *testing.T) {
 		if left, err := os.ReadDir(d); err != nil || len(left) > 0 {
 			t.Errorf("%v %v", left, err)
 		}
+	}
+}
+
+// A command that no sandbox made runs nowhere.
+func TestCommandWithoutSandbox(t *testing.T) {
+	cmd := &Cmd{Path: "touch", Args: []string{"touch", filepath.Join(workDir(t), "ran")}}
+	if err := cmd.Run(); !errors.Is(err, ErrNotSandboxed) {
+		t.Errorf("%v", err)
+	}
+	if _, err := cmd.Argv(); !errors.Is(err, ErrNotSandboxed) {
+		t.Errorf("%v", err)
+	}
+	if v := cmd.Violations(); v != nil {
+		t.Errorf("%v", v)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -89,7 +90,7 @@ func TestEndsOfCommands(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	var missing *CommandError
-	if err := sb.Command(t.Context(), "no-such-program").Run(); !errors.As(err, &missing) || missing.Status != 127 {
+	if err := sb.Command(t.Context(), "no-such-program").Run(); !errors.As(err, &missing) || missing.Status != 127 || !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("%v", err)
 	}
 	cmd := sb.Command(t.Context(), "true")

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/policy"
@@ -205,3 +206,8 @@ type CommandError struct {
 }
 
 func (e *CommandError) Error() string { return e.Text }
+
+// Is tells callers who know os/exec that there is no such program.
+func (e *CommandError) Is(target error) bool {
+	return e.Status == 127 && target == exec.ErrNotFound
+}
