@@ -78,11 +78,7 @@ func fromNamespaces() error {
 	defer dir.Close()
 	cmd := exec.Command("attack", "inner: write below a descriptor")
 	cmd.ExtraFiles = []*os.File{dir}
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
+	cmd.SysProcAttr = mountsOfItsOwn()
 	out, err := cmd.CombinedOutput()
 	if err == nil && !strings.Contains(string(out), "SUCCEEDED") {
 		err = errors.New(strings.TrimSpace(string(out)))
@@ -144,4 +140,13 @@ func shadow(target string) error {
 	_ = os.MkdirAll("prepared/x", 0o700)
 	defer os.RemoveAll("prepared")
 	return unix.Rename("prepared", target)
+}
+
+// mountsOfItsOwn makes a process root of a user namespace in which it may mount.
+func mountsOfItsOwn() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
 }

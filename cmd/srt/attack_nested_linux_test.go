@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -33,11 +32,7 @@ func mountedEntries() error {
 	defer unix.Close(pair[0])
 	cmd := exec.Command("attack", "inner: mount entries of process 1")
 	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
+	cmd.SysProcAttr = mountsOfItsOwn()
 	cmd.Stdout = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return err
