@@ -33,7 +33,9 @@ type guard struct {
 	kept      *keptPaths
 	root      int // O_PATH descriptor of the sandbox's root
 	initTask  int // O_PATH descriptor of /proc/1/task
-	creator   *creator
+	// descriptors is an O_PATH descriptor of /proc/1/fd.
+	descriptors int
+	creator     *creator
 	// rules decide about files where no mount does; nil where mounts do.
 	rules        *pathRules
 	sharedMemory sharedMemory
@@ -183,6 +185,9 @@ func (g *guard) prepareThread(creatable []CreatablePath) error {
 		return err
 	}
 	if g.initTask, err = openObject(fmt.Sprintf("/proc/%d/task", os.Getpid())); err != nil {
+		return err
+	}
+	if g.descriptors, err = openObject(fmt.Sprintf("/proc/%d/fd", os.Getpid())); err != nil {
 		return err
 	}
 	switch err := unix.Unshare(unix.CLONE_FS); {

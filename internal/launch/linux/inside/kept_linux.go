@@ -2,8 +2,8 @@ package inside
 
 import (
 	"errors"
-	"os"
 	"path"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -62,11 +62,22 @@ func (g *guard) keptAt(at location) (guarded, bool) {
 	if at.dots() {
 		return guarded{}, false
 	}
-	dir, err := os.Readlink(descriptorPath(at.dir))
+	dir, err := g.pathOf(at.dir)
 	if err != nil || !path.IsAbs(dir) {
 		return guarded{}, false // nobody could make anything there
 	}
 	return g.keptIn(dir, at.name)
+}
+
+// pathOf returns what the kernel calls an open object. Each creation asks for it, so
+// it does not walk down from the root.
+func (g *guard) pathOf(fd int) (string, error) {
+	var buf [unix.PathMax]byte
+	n, err := unix.Readlinkat(g.descriptors, strconv.Itoa(fd), buf[:])
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
 }
 
 func (g *guard) keptIn(dir, name string) (guarded, bool) {

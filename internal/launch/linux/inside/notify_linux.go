@@ -57,13 +57,14 @@ type listener struct {
 	fd int
 	// patient says that no signal but a deadly one ends the wait of a caller whose
 	// call was received.
-	patient bool
+	patient    bool
+	processors *processors
 }
 
 func newListener(fd int) *listener {
 	// An older kernel refuses the flag; the guard is then slower, not weaker.
 	_, _, _ = unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), ioctlNotifFlags, notifSyncWakeUp)
-	return &listener{fd: fd, patient: knowsFilterFlags(listenFlags)}
+	return &listener{fd: fd, patient: knowsFilterFlags(listenFlags), processors: usualProcessors()}
 }
 
 var errNoCallers = errors.New("no process is left under the filter")
@@ -146,21 +147,25 @@ func (l *listener) addFD(id uint64, fd int, closeOnExec bool) (int, unix.Errno) 
 // before the caller goes on. Both have the same open file: as long as one of them
 // keeps it, its locks hold, and no program runs from a file that was written. When
 // giveFD returns an error the call still waits for its answer, and fd is open.
-func (l *listener) giveFD(id uint64, fd int, closeOnExec bool) unix.Errno {
+func (l *listener) giveFD(c *call, fd int, closeOnExec bool) unix.Errno {
 	if !l.patient {
-		return l.giveAtOnce(id, fd, closeOnExec)
+		return l.giveAtOnce(c, fd, closeOnExec)
 	}
-	return l.giveInSteps(id, fd, closeOnExec)
+	return l.giveInSteps(c, fd, closeOnExec)
 }
 
-func (l *listener) giveInSteps(id uint64, fd int, closeOnExec bool) unix.Errno {
-	n, e := l.addFD(id, fd, closeOnExec)
+func (l *listener) giveInSteps(c *call, fd int, closeOnExec bool) unix.Errno {
+	held := l.processors.hold(c.pid)
+	n, e := l.addFD(c.id, fd, closeOnExec)
+	if held {
+		l.processors.release(c.pid)
+	}
 	if e != 0 && e != unix.ENOENT { // the caller died
 		return e
 	}
 	unix.Close(fd)
 	if e == 0 {
-		l.answer(id, int64(n), 0)
+		l.answer(c.id, int64(n), 0)
 	}
 	return 0
 }
@@ -168,14 +173,14 @@ func (l *listener) giveInSteps(id uint64, fd int, closeOnExec bool) unix.Errno {
 // giveAtOnce is for kernels where a signal could end the call between two steps
 // and leave the caller with a descriptor that it does not know. The caller may
 // go on before fd is closed here.
-func (l *listener) giveAtOnce(id uint64, fd int, closeOnExec bool) unix.Errno {
-	add := notificationFD{ID: id, Flags: notifAddFDSend, SrcFD: uint32(fd)}
+func (l *listener) giveAtOnce(c *call, fd int, closeOnExec bool) unix.Errno {
+	add := notificationFD{ID: c.id, Flags: notifAddFDSend, SrcFD: uint32(fd)}
 	if closeOnExec {
 		add.NewFDFlags = unix.O_CLOEXEC
 	}
 	_, _, e := unix.RawSyscall(unix.SYS_IOCTL, uintptr(l.fd), ioctlNotifAddFD, uintptr(unsafe.Pointer(&add)))
 	if e == unix.EINVAL { // before Linux 5.14
-		return l.giveInSteps(id, fd, closeOnExec)
+		return l.giveInSteps(c, fd, closeOnExec)
 	}
 	if e == 0 || e == unix.ENOENT {
 		unix.Close(fd)

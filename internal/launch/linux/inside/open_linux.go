@@ -71,13 +71,13 @@ type opening struct {
 func (o *opening) finish(fd int, e unix.Errno) {
 	// Nothing of srt-init's own should have come this far. Its memory would be
 	// everything.
-	if e == 0 && onProc(fd) {
+	if e == 0 && !o.created && onProc(fd) {
 		if e = o.g.judgeEntry(o.c, fd); e != 0 {
 			unix.Close(fd)
 		}
 	}
 	if e == 0 {
-		if e = o.g.listener.giveFD(o.c.id, fd, o.flags&unix.O_CLOEXEC != 0); e != 0 {
+		if e = o.g.listener.giveFD(o.c, fd, o.flags&unix.O_CLOEXEC != 0); e != 0 {
 			o.undo(fd)
 			unix.Close(fd)
 		}
