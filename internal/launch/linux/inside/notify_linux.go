@@ -3,7 +3,6 @@ package inside
 import (
 	"errors"
 	"fmt"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -48,10 +47,6 @@ const (
 	ioctlNotifFlags   = 0x40082104
 )
 
-// busyWait is how long the guard keeps its processor after an answer. Calls
-// come in bursts, and waking a parked goroutine costs several times the call.
-const busyWait = 300 * time.Microsecond
-
 // listener is the receiving end of handed-over system calls.
 type listener struct {
 	fd int
@@ -91,14 +86,11 @@ func (l *listener) receive(n *notification) error {
 	}
 }
 
-// wait polls briefly while holding the processor, then parks.
+// wait sleeps until there is a call. It is no timed wait: setting the clock costs a
+// virtual machine more than the wait itself.
 func (l *listener) wait() (bool, error) {
 	poll := [1]unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLIN}}
-	brief := unix.NsecToTimespec(int64(busyWait))
-	n, _, e := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll[0])), 1, uintptr(unsafe.Pointer(&brief)), 0, 0, 0)
-	if n == 0 && e == 0 {
-		_, _, e = unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll[0])), 1, 0, 0, 0, 0)
-	}
+	_, _, e := unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&poll[0])), 1, 0, 0, 0, 0)
 	switch {
 	case e == unix.EINTR:
 		return false, nil
@@ -155,10 +147,10 @@ func (l *listener) giveFD(c *call, fd int, closeOnExec bool) unix.Errno {
 }
 
 func (l *listener) giveInSteps(c *call, fd int, closeOnExec bool) unix.Errno {
-	held := l.processors.hold(c.pid)
+	held, ok := l.processors.hold(c.pid)
 	n, e := l.addFD(c.id, fd, closeOnExec)
-	if held {
-		l.processors.release(c.pid)
+	if ok {
+		l.processors.release(held)
 	}
 	if e != 0 && e != unix.ENOENT { // the caller died
 		return e

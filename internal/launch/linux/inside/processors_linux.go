@@ -2,6 +2,7 @@ package inside
 
 import (
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,24 @@ type processors struct {
 	// restore asks for the usual ones. Where nobody chose them for srt-init it asks
 	// for all: the kernel grants what the control group has, now and later.
 	restore unix.CPUSet
+	// The caller wakes the guard in turn, and the kernel may move it then. If that
+	// happens often, the guard keeps itself in place, too, which costs more.
+	moved  atomic.Int32 // a measure of how often it did
+	steady atomic.Int32 // for how many calls the guard does so
+}
+
+const (
+	steadyCalls = 256
+	// movedOnce is what one move counts, and each call without any takes one off.
+	movedOnce = 16
+	movedMuch = 4 * movedOnce
+)
+
+// hold is a caller kept in place.
+type hold struct {
+	tid  int
+	cpu  int
+	self bool
 }
 
 // usualProcessors returns nil where there is nothing to choose from.
@@ -45,17 +64,43 @@ func usualProcessors() *processors {
 
 // hold keeps a thread on the processor that this one runs on. It reports whether
 // it did, and the thread is to be released then.
-func (p *processors) hold(tid int) bool {
+func (p *processors) hold(tid int) (h hold, ok bool) {
 	var theirs, here unix.CPUSet
 	if p == nil || unix.SchedGetaffinity(tid, &theirs) != nil || theirs != p.usual {
-		return false
+		return h, false
 	}
-	var cpu uint32
-	if _, _, e := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); e != 0 {
-		return false
+	h = hold{tid: tid, cpu: thisProcessor()}
+	here.Set(h.cpu)
+	if unix.SchedSetaffinity(tid, &here) != nil {
+		return h, false
 	}
-	here.Set(int(cpu))
-	return unix.SchedSetaffinity(tid, &here) == nil
+	if p.steady.Load() > 0 {
+		p.steady.Add(-1)
+		h.self = unix.SchedSetaffinity(0, &here) == nil
+	}
+	return h, true
 }
 
-func (p *processors) release(tid int) { _ = unix.SchedSetaffinity(tid, &p.restore) }
+func (p *processors) release(h hold) {
+	switch {
+	case h.self:
+		_ = unix.SchedSetaffinity(0, &p.restore)
+	case thisProcessor() == h.cpu:
+		if p.moved.Load() > 0 {
+			p.moved.Add(-1)
+		}
+	case p.moved.Add(movedOnce) >= movedMuch:
+		p.moved.Store(0)
+		p.steady.Store(steadyCalls)
+	}
+	_ = unix.SchedSetaffinity(h.tid, &p.restore)
+}
+
+// thisProcessor returns -1, which is in no set, if the kernel does not say.
+func thisProcessor() int {
+	var cpu uint32
+	if _, _, e := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); e != 0 {
+		return -1
+	}
+	return int(cpu)
+}

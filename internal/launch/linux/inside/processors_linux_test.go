@@ -51,13 +51,14 @@ func TestHoldingCallers(t *testing.T) {
 		t.Errorf("asking for the processors changed them")
 	}
 	tid := sleeper(t, "0").Process.Pid
-	if !p.hold(tid) {
+	h, ok := p.hold(tid)
+	if !ok {
 		t.Fatal("not held")
 	}
 	if held := processorsOf(t, tid); held.Count() != 1 {
 		t.Errorf("held on %d processors", held.Count())
 	}
-	p.release(tid)
+	p.release(h)
 	if processorsOf(t, tid) != before {
 		t.Error("the caller has other processors than before")
 	}
@@ -71,7 +72,7 @@ func TestChosenProcessorsAreKept(t *testing.T) {
 	if err := unix.SchedSetaffinity(tid, &one); err != nil {
 		t.Fatal(err)
 	}
-	if p.hold(tid) || processorsOf(t, tid) != one {
+	if _, ok := p.hold(tid); ok || processorsOf(t, tid) != one {
 		t.Error("a caller that chose its processors was touched")
 	}
 	onProcessors(t, one)
