@@ -70,6 +70,9 @@ func (p *processors) hold(tid int) (h hold, ok bool) {
 		return h, false
 	}
 	h = hold{tid: tid, cpu: thisProcessor()}
+	if h.cpu < 0 {
+		return h, false
+	}
 	here.Set(h.cpu)
 	if unix.SchedSetaffinity(tid, &here) != nil {
 		return h, false
@@ -96,7 +99,7 @@ func (p *processors) release(h hold) {
 	_ = unix.SchedSetaffinity(h.tid, &p.restore)
 }
 
-// thisProcessor returns -1, which is in no set, if the kernel does not say.
+// thisProcessor returns -1 if the kernel does not say.
 func thisProcessor() int {
 	var cpu uint32
 	if _, _, e := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); e != 0 {
