@@ -134,7 +134,8 @@ const maxLandlockRules = 200_000
 // readGrants adds the rules that let the kernel itself judge reads. Landlock
 // only knows whole hierarchies, so a directory that holds something unreadable
 // gets a rule for each of its other children; the directory itself, and what
-// appears in it later, is served by the guard.
+// appears in it later, is served by the guard. To run a program takes the right to
+// read it, too, and the guard serves no execve(2): what appears there does not run.
 func (r *ruleset) readGrants(p *pathRules) error {
 	budget := maxLandlockRules
 	return r.grantTree(p, "/", &budget)
@@ -149,12 +150,6 @@ func (r *ruleset) grantTree(p *pathRules, dir string, budget *int) error {
 			return nil
 		}
 		return r.grant(dir, rightsRead)
-	}
-	if p.at(dir).Read && p.onlyPlainFilesHidden(dir) {
-		// Running a program needs no leave to read it.
-		if err := r.grant(dir, unix.LANDLOCK_ACCESS_FS_EXECUTE); err != nil {
-			return err
-		}
 	}
 	if !p.at(dir).Read {
 		return r.grantKnown(p, dir, budget)

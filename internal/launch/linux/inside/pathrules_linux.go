@@ -1,9 +1,6 @@
 package inside
 
-import (
-	"os"
-	"path"
-)
+import "path"
 
 // pathRules answers for real paths where no mount does: it holds the policy's
 // states and finds the one that applies.
@@ -15,9 +12,6 @@ type pathRules struct {
 	gaps map[string]bool
 	// below lists, for each directory, the children that lead to a state.
 	below map[string][]string
-	// plain tells for each gap whether all that is hidden beneath are regular
-	// files that cannot be executed.
-	plain map[string]bool
 	// missing says that a read is denied of something that does not exist. The guard
 	// alone refuses it: were it a gap, no program made beside it could be run.
 	missing bool
@@ -25,7 +19,7 @@ type pathRules struct {
 
 func newPathRules(l *LandlockSpec, creatable []CreatablePath) *pathRules {
 	p := &pathRules{states: map[string]PathState{}, pins: map[string]bool{}, creatable: creatable,
-		gaps: map[string]bool{}, below: map[string][]string{}, plain: map[string]bool{}}
+		gaps: map[string]bool{}, below: map[string][]string{}}
 	for _, s := range l.States {
 		p.states[s.Path] = s
 	}
@@ -39,7 +33,7 @@ func newPathRules(l *LandlockSpec, creatable []CreatablePath) *pathRules {
 		}
 		p.chain(s.Path)
 		if s.Path != "/" && s.Read != p.at(path.Dir(s.Path)).Read {
-			p.open(s)
+			p.open(s.Path)
 		}
 	}
 	return p
@@ -59,21 +53,12 @@ func (p *pathRules) chain(name string) {
 	}
 }
 
-// open marks every directory above a state that reads differently.
-func (p *pathRules) open(s PathState) {
-	plain := s.Read || isPlainFile(s.Path)
-	for dir := path.Dir(s.Path); ; dir = path.Dir(dir) {
-		was, known := p.plain[dir]
-		p.gaps[dir], p.plain[dir] = true, plain && (was || !known)
-		if dir == "/" {
-			return
-		}
+// open marks every directory above a path that reads differently.
+func (p *pathRules) open(name string) {
+	for name != "/" {
+		name = path.Dir(name)
+		p.gaps[name] = true
 	}
-}
-
-func isPlainFile(name string) bool {
-	fi, err := os.Lstat(name)
-	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 == 0
 }
 
 // at returns the state that applies to a path.
@@ -94,8 +79,6 @@ func (p *pathRules) gap(dir string) bool { return p.gaps[dir] }
 
 // hasGaps reports whether any read is denied.
 func (p *pathRules) hasGaps() bool { return len(p.gaps) > 0 || p.missing || !p.at("/").Read }
-
-func (p *pathRules) onlyPlainFilesHidden(dir string) bool { return p.plain[dir] }
 
 // mayRead decides about opening a real path for reading.
 func (p *pathRules) mayRead(name string) (PathState, bool) {

@@ -1,8 +1,6 @@
 package inside
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -66,30 +64,6 @@ func TestPathRules(t *testing.T) {
 	later := newPathRules(&LandlockSpec{States: []PathState{{Path: "/", Read: true}, {Path: "/w/later", Missing: true}}}, nil)
 	if _, ok := later.mayRead("/w/later"); ok || later.gap("/w") || !later.hasGaps() {
 		t.Error("what does not exist yet can be read, or takes rights from what is beside it")
-	}
-}
-
-// A directory may stay executable as a whole only if nothing hidden in it could
-// be run: a running program can be read from its own memory.
-func TestOnlyPlainFilesHidden(t *testing.T) {
-	dir := t.TempDir()
-	for name, mode := range map[string]os.FileMode{"env": 0o644, "tool": 0o755} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hidden := func(names ...string) bool {
-		l := &LandlockSpec{States: []PathState{{Path: "/", Read: true}}}
-		for _, n := range names {
-			l.States = append(l.States, PathState{Path: filepath.Join(dir, n)})
-		}
-		return newPathRules(l, nil).onlyPlainFilesHidden(dir)
-	}
-	if !hidden("env") {
-		t.Error("a plain file keeps its directory from running programs")
-	}
-	if hidden("tool") || hidden("env", "tool") || hidden("tool", "env") || hidden("env", "gone") {
-		t.Error("a hidden program, or an unknown object, can be run")
 	}
 }
 
