@@ -265,7 +265,7 @@ func pinAside(op Op) error {
 		return err
 	}
 	defer unix.Close(dir)
-	aside, err := cloneTree(dir, false)
+	aside, err := cloneObject(dir)
 	if err != nil {
 		return err
 	}

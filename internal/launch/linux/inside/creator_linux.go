@@ -96,7 +96,7 @@ func (k *creator) open(g *guard, at location) (string, int, unix.Errno) {
 // flag can be cleared only where this sandbox set it: what the host has
 // read-only stays so.
 func writableCopy(dir int) (int, error) {
-	fd, err := cloneTree(dir, false)
+	fd, err := cloneObject(dir)
 	if err != nil {
 		return -1, err
 	}

@@ -127,7 +127,7 @@ func pin(op Op) error {
 		return err
 	}
 	defer unix.Close(target)
-	self, err := cloneTree(target, false)
+	self, err := cloneObject(target)
 	if err != nil {
 		return fmt.Errorf("pinning %s: %w", op.Path, err)
 	}

@@ -86,6 +86,17 @@ func cloneTree(fd int, recursive bool) (int, error) {
 	return unix.OpenTree(fd, "", flags)
 }
 
+// cloneObject returns a detached copy of the mount that the object fd is in, for
+// the sake of that object alone. The kernel refuses a copy without the mounts
+// below it to all but those who made them, because it would show what they cover.
+func cloneObject(fd int) (int, error) {
+	clone, err := cloneTree(fd, false)
+	if errors.Is(err, unix.EINVAL) {
+		return cloneTree(fd, true)
+	}
+	return clone, err
+}
+
 // setAttr adds attributes to the mount that fd is the root of.
 func setAttr(fd int, attr mountAttr, recursive bool) error {
 	flags := uint(unix.AT_EMPTY_PATH)
