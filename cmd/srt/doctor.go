@@ -102,7 +102,7 @@ func printProfile(stdout io.Writer, m *messages) error {
 // diagnosis is what --json prints.
 type diagnosis struct {
 	Version string `json:"version"`
-	// Settings is the file that was read; empty for the built-in settings.
+	// Settings is the file that was to be read; empty for the built-in settings.
 	Settings string `json:"settings"`
 	*srt.Diagnosis
 }
@@ -126,6 +126,9 @@ func diagnose(o *options, stdout io.Writer, m *messages) int {
 			p.Settings = violation.Sanitize(files[0])
 		}
 		if settingsErr != nil {
+			if path, _, err := settingsPath(o); err == nil {
+				p.Settings = violation.Sanitize(path)
+			}
 			refuseSettings(d, settingsErr)
 		}
 		err = writeDiagnosis(o, stdout, p)

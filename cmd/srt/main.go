@@ -47,11 +47,9 @@ func dispatch(args []string, stdout, stderr io.Writer) int {
 		m.fail(err)
 		return statusRefused
 	case o.version:
-		fmt.Fprintln(stdout, version())
-		return 0
+		return printText(stdout, version()+"\n", m)
 	case o.help:
-		fmt.Fprint(stdout, usage)
-		return 0
+		return printText(stdout, usage, m)
 	case o.subcommand != "":
 		return runSubcommand(o, stdout, m)
 	}
@@ -60,6 +58,15 @@ func dispatch(args []string, stdout, stderr io.Writer) int {
 		return m.failStatus(err, o)
 	}
 	return status
+}
+
+// printText prints what was asked for; half of it is a failure.
+func printText(stdout io.Writer, text string, m *messages) int {
+	if _, err := io.WriteString(stdout, text); err != nil {
+		m.fail(fmt.Errorf("writing the answer: %w", err))
+		return statusRefused
+	}
+	return 0
 }
 
 // failStatus prints why the command did not run and picks the exit status.
@@ -80,5 +87,5 @@ func (m *messages) failStatus(err error, o *options) int {
 // aboutMachine reports whether a start that failed at this stage may have failed
 // because of what the machine offers.
 func aboutMachine(stage string) bool {
-	return stage != "changed" && stage != "publish" && stage != "streams" && stage != "resources"
+	return stage != "changed" && stage != "publish" && stage != "streams" && stage != "resources" && stage != "permissions"
 }

@@ -162,17 +162,25 @@ func awaitSettings(ctx context.Context, o *options, m *messages) (*config.Config
 	}
 }
 
+// settingsPath is the file that a run reads, and the standard one.
+func settingsPath(o *options) (path, standard string, err error) {
+	home, err := config.Home(os.LookupEnv)
+	if err != nil {
+		return "", "", err
+	}
+	standard = config.DefaultPath(home)
+	if o.settings != nil {
+		return *o.settings, standard, nil
+	}
+	return standard, standard, nil
+}
+
 // loadSettings reads the settings that apply and names the files that decided,
 // which no command may change.
 func loadSettings(o *options, m *messages) (*config.Config, []string, error) {
-	home, err := config.Home(os.LookupEnv)
+	path, standard, err := settingsPath(o)
 	if err != nil {
 		return nil, nil, err
-	}
-	standard := config.DefaultPath(home)
-	path := standard
-	if o.settings != nil {
-		path = *o.settings
 	}
 	cfg, unknown, err := config.Load(path)
 	if o.settings == nil && errors.Is(err, config.ErrMissing) {

@@ -3,6 +3,7 @@ package linux
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,8 @@ func startError(stage, text string, err error) *launch.StartError {
 	e := &launch.StartError{Stage: stage, Text: text, Err: err}
 	if cure := cureShortage(e); cure != "" {
 		e.Stage, e.Cure = "resources", cure
+	} else if cause, cure := explainForeign(e, os.Geteuid()); cure != "" {
+		e.Stage, e.Cause, e.Cure = "permissions", cause, cure
 	} else if NeedsNamespaces(stage) {
 		c := readCircumstances()
 		e.Cause, e.Cure = c.explain(e)
@@ -56,6 +59,28 @@ func cureShortage(e *launch.StartError) string {
 		}
 	}
 	return ""
+}
+
+// explainForeign recognises a place that root's sandbox cannot reach because it lies
+// in another user's directory: there root's capabilities end. Namespaces are to be
+// had, so this is no reason for another backend.
+func explainForeign(e *launch.StartError, uid int) (cause, cure string) {
+	place, opening := strings.CutPrefix(e.Text, "opening ")
+	place, denied := strings.CutSuffix(place, ": "+unix.EACCES.Error())
+	if uid != 0 || !opening || !denied {
+		return "", ""
+	}
+	for i := range place {
+		var st unix.Stat_t
+		if place[i] != '/' || i == 0 || unix.Lstat(place[:i], &st) != nil {
+			continue
+		}
+		if st.Uid != 0 && st.Mode&0o001 == 0 && (st.Gid != 0 || st.Mode&0o010 == 0) {
+			return fmt.Sprintf("%s belongs to user %d and is closed to others, which holds for root inside a sandbox", place[:i], st.Uid),
+				"run srt as that user, let others search the directory (chmod o+x), or leave the path out of the settings"
+		}
+	}
+	return "", ""
 }
 
 // NeedsNamespaces reports whether a machine without usable namespaces fails at
@@ -98,7 +123,7 @@ func (c *circumstances) explainRefusal(e *launch.StartError) (cause, cure string
 	switch {
 	case c.sandboxed:
 		return "this process already runs inside a sandbox of srt, which does not allow another one inside",
-			"run the command without a second srt, or set allowNestedUserNamespaces to true in the settings of the outer one"
+			"run the command without a second srt: the one around it confines it already"
 	case !created && c.clone == "0" && !c.privileged(unix.CAP_SYS_ADMIN):
 		return "kernel.unprivileged_userns_clone is 0", "allow user namespaces with: sudo sysctl -w kernel.unprivileged_userns_clone=1"
 	case !created && c.chroot:
@@ -149,6 +174,9 @@ func (c *circumstances) explainLimit() (cause, cure string) {
 }
 
 func (c *circumstances) explainMissingCall() (cause, cure string) {
+	if c.sandboxed {
+		return c.explainRefusal(&launch.StartError{Stage: "mount"})
+	}
 	if c.olderThan(minimumKernel[0], minimumKernel[1]) {
 		return fmt.Sprintf("this kernel (%d.%d) lacks a system call that srt needs", c.kernel[0], c.kernel[1]), cureKernel
 	}

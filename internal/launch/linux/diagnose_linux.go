@@ -77,7 +77,7 @@ func (d *diagnosis) backend() string {
 func (d *diagnosis) explainTrial(err error) (found, cause, cure string) {
 	var start *launch.StartError
 	if !errors.As(err, &start) {
-		return err.Error(), "", ""
+		return err.Error(), "", "correct what it names: the settings, or the place that srt is started in"
 	}
 	if !NeedsNamespaces(start.Stage) {
 		return "stage " + start.Stage + ": " + start.Text, start.Cause, start.Cure
@@ -119,7 +119,13 @@ func (d *diagnosis) choices() []launch.Choice {
 		native.Note = withCause(d.found, d.cause)
 	}
 	landlock := launch.Choice{Backend: config.BackendLandlock, Available: d.landlockUsable(), Note: d.landlockFound()}
+	if d.landlock.abi > 0 && d.seccomp.notification != nil {
+		landlock.Note += ", but no calls to srt-init, see above"
+	}
 	bubblewrap := launch.Choice{Backend: config.BackendBubblewrap, Available: d.bubblewrap.err == nil, Note: d.bubblewrapFound()}
+	if reason := d.bubblewrapRefused(); bubblewrap.Available && reason != "" {
+		bubblewrap.Available, bubblewrap.Note = false, bubblewrap.Note+", but: "+reason
+	}
 	all := []launch.Choice{native, landlock, bubblewrap}
 	for i := range all {
 		if reason := d.Missing[all[i].Backend]; reason != "" {
@@ -127,6 +133,24 @@ func (d *diagnosis) choices() []launch.Choice {
 		}
 	}
 	return all
+}
+
+// bubblewrapRefused says why bwrap cannot make namespaces here, empty if it may:
+// because it failed, or because what stopped srt stops every program. AppArmor
+// has rules for each program.
+func (d *diagnosis) bubblewrapRefused() string {
+	failed := d.Native
+	if d.Backend == config.BackendBubblewrap {
+		failed = d.Settings
+	} else if d.restrictedByAppArmor == "1" && !d.sandboxed {
+		return ""
+	}
+	var start *launch.StartError
+	if !errors.As(failed, &start) || !NeedsNamespaces(start.Stage) {
+		return ""
+	}
+	found, cause, _ := d.explainTrial(failed)
+	return withCause(found, cause)
 }
 
 // limits are what a backend cannot do on this machine.

@@ -95,7 +95,7 @@ func TestRowsOfTheMachine(t *testing.T) {
 			found: "no Linux kernel", cure: "wsl --set-version"},
 		{name: "inside srt", change: func(f *Facts) { f.sandboxed = true },
 			question: failing(noNamespaces), check: "nesting", state: launch.StateFail,
-			found: "already runs inside", cure: "allowNestedUserNamespaces"},
+			found: "already runs inside", cure: "without a second srt"},
 		{name: "root", change: func(f *Facts) { f.uid = 0 },
 			check: "user", state: launch.StateWarning,
 			found: "root", cure: "ordinary user", canRun: true},
@@ -109,7 +109,13 @@ func TestRowsOfNamespaces(t *testing.T) {
 	runRows(t, []rowTest{
 		{name: "inside srt, the trial", change: func(f *Facts) { f.sandboxed = true },
 			question: failing(noNamespaces), check: "user-namespaces", state: launch.StateFail,
-			found: "stage namespaces: .*already runs inside", cure: "allowNestedUserNamespaces"},
+			found: "stage namespaces: .*already runs inside", cure: "without a second srt"},
+		{name: "inside srt, its filter", change: func(f *Facts) { f.sandboxed, f.calls.openat2 = true, unix.ENOSYS },
+			question: failing(noNamespaces), check: "mount-api", state: launch.StateFail,
+			found: "already runs inside", cure: "without a second srt"},
+		{name: "another user's directory", change: func(f *Facts) { f.uid = 0 },
+			question: Question{Settings: &launch.StartError{Stage: "permissions", Text: "opening /x/y: permission denied", Cause: "/x belongs to user 7", Cure: "run srt as that user"}},
+			check:    "settings", state: launch.StateFail, found: "/x belongs to user 7", cure: "as that user"},
 		{name: "limit of user namespaces", change: func(f *Facts) { f.zeroLimits = []string{"user.max_user_namespaces"} },
 			question: failing(noRoom), check: "user-namespaces", state: launch.StateFail,
 			found: "user.max_user_namespaces is 0", cure: "sudo sysctl -w user.max_user_namespaces=15000"},
@@ -230,7 +236,7 @@ func TestRowsOfSettings(t *testing.T) {
 			found: "/x has no effect", cure: "correct", canRun: true},
 		{name: "settings refused", question: Question{Settings: errors.New("network.tlsTerminate cannot be enforced")},
 			check: "settings", state: launch.StateFail,
-			found: "tlsTerminate", cure: ""},
+			found: "tlsTerminate", cure: "correct what it names"},
 	})
 }
 
@@ -340,5 +346,32 @@ func TestGather(t *testing.T) {
 	// What probing did to its thread must not reach any other.
 	if got := statusField(readText("/proc/self/status"), "Seccomp"); got == "2" && !f.filtered {
 		t.Error("probing left a seccomp filter behind")
+	}
+}
+
+// A backend is available when it could run, not when its program is installed.
+func TestChoices(t *testing.T) {
+	for name, test := range map[string]struct {
+		change    func(*Facts)
+		question  Question
+		available [3]bool
+		note      int
+		said      string
+	}{
+		"all":                  {question: Question{Backend: config.BackendAuto}, available: [3]bool{true, true, true}, note: 2, said: "0.11.0"},
+		"no namespaces":        {func(f *Facts) { f.clone = "0" }, failing(noNamespaces), [3]bool{false, true, false}, 2, "unprivileged_userns_clone is 0"},
+		"AppArmor":             {func(f *Facts) { f.restrictedByAppArmor = "1" }, failing(noNamespaces), [3]bool{false, true, true}, 2, "0.11.0"},
+		"inside srt":           {func(f *Facts) { f.sandboxed, f.seccomp.notification = true, unix.EBUSY }, failing(noNamespaces), [3]bool{}, 2, "already runs inside"},
+		"inside srt, Landlock": {func(f *Facts) { f.sandboxed, f.seccomp.notification = true, unix.EBUSY }, failing(noNamespaces), [3]bool{}, 1, "no calls to srt-init"},
+		"bwrap failed":         {nil, Question{Backend: config.BackendBubblewrap, Settings: noNamespaces}, [3]bool{true, true, false}, 2, "stage namespaces"},
+	} {
+		f := goodFacts()
+		if test.change != nil {
+			test.change(f)
+		}
+		choices := Diagnose(f, test.question).Choices
+		if got := [3]bool{choices[0].Available, choices[1].Available, choices[2].Available}; got != test.available || !strings.Contains(choices[test.note].Note, test.said) {
+			t.Errorf("%s: got %+v, want available %v and %q", name, choices, test.available, test.said)
+		}
 	}
 }
