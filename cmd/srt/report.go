@@ -39,11 +39,14 @@ func newReport(o *options, m *messages) (*report, error) {
 	return r, nil
 }
 
-// write prints nothing when nothing was refused. A report that cannot be
-// written has no other place to go.
-func (r *report) write(violations []srt.Violation) {
-	if r.format != nil && len(violations) > 0 {
-		_ = r.format(r.w, violations)
+// write prints nothing when nothing was refused. Where a report of its own
+// descriptor cannot be written, the messages say so: it would look like none.
+func (r *report) write(violations []srt.Violation, m *messages) {
+	if r.format == nil || len(violations) == 0 {
+		return
+	}
+	if err := r.format(r.w, violations); err != nil && r.w != m.w {
+		m.warn(fmt.Sprintf("%d refused operation(s) could not be reported: %v", violations[len(violations)-1].Seq, err))
 	}
 }
 

@@ -57,7 +57,7 @@ func runCommand(o *options, m *messages) (status int, err error) {
 	err = cmd.Wait()
 	end := err
 	relay.Finish(func() { exit(statusOf(end, relay, o)) })
-	report.write(sb.Violations())
+	report.write(sb.Violations(), m)
 	select {
 	case err := <-lost:
 		return 0, err
