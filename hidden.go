@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,15 +15,23 @@ import (
 	"github.com/srt-sandbox/srt/internal/policy"
 )
 
-// explained adds to the failure to start a program which rule is in the way: to
-// the kernel a hidden program is one that does not exist.
+// Statuses of a program that cannot be started, as in shells.
+const statusNotExecutable, statusNotFound = 126, 127
+
+// explained adds to the failure to start a program what is in the way: to the
+// kernel a hidden program is one that does not exist, and so is one whose
+// interpreter does not.
 func explained(err error, pol *policy.Policy, dir string, r launch.Request) error {
 	var command *CommandError
 	if !errors.As(err, &command) || pol == nil {
 		return err
 	}
 	for _, program := range candidates(dir, r) {
-		if fi, err := os.Stat(program); err != nil || fi.IsDir() || fi.Mode()&0o111 == 0 {
+		fi, err := os.Stat(program)
+		if err == nil && fi.IsDir() && command.Status == statusNotExecutable {
+			return &CommandError{Status: command.Status, Text: command.Text + " (it is a directory)"}
+		}
+		if err != nil || fi.IsDir() || fi.Mode()&0o111 == 0 {
 			continue
 		}
 		for _, needed := range []string{program, interpreter(program)} {
@@ -29,6 +39,9 @@ func explained(err error, pol *policy.Policy, dir string, r launch.Request) erro
 				continue
 			}
 			d := pol.Decide(policy.Execute, needed)
+			if _, err := os.Stat(needed); d.Allow && errors.Is(err, fs.ErrNotExist) && command.Status == statusNotFound {
+				return &CommandError{Status: command.Status, Text: fmt.Sprintf("%s (it needs %q, which does not exist)", command.Text, needed)}
+			}
 			if d.Allow || d.Rule.Setting == "" {
 				continue
 			}
@@ -82,13 +95,17 @@ func interpreter(program string) string {
 	head = head[:n]
 	if line, ok := bytes.CutPrefix(head, []byte("#!")); ok {
 		line, _, _ = bytes.Cut(line, []byte("\n"))
-		if words := strings.Fields(string(line)); len(words) > 0 && filepath.IsAbs(words[0]) {
+		if words := strings.FieldsFunc(string(line), isBlank); len(words) > 0 && filepath.IsAbs(words[0]) {
 			return words[0]
 		}
 		return ""
 	}
 	return elfInterpreter(f, head)
 }
+
+// isBlank is what the kernel splits that line at; a carriage return is part of the
+// name.
+func isBlank(r rune) bool { return r == ' ' || r == '\t' }
 
 // elfInterpreter reads the dynamic loader's path from the program headers of a
 // 64-bit little-endian ELF file, see elf(5). Package debug/elf does as much and
