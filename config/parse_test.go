@@ -181,6 +181,8 @@ func TestRefused(t *testing.T) {
 		"config 78 no host":            {withNetwork(`"parentProxy":{"http":"http://:80"}`), "parentProxy.http"},
 		"strange key":                  {withRoot(`"credentials":{"\u001b[2J":1}`), `credentials."\x1b[2J": unknown key`},
 		"strange text":                 {"{\"a\": \x1b[2J}", "not valid JSON: line 1, column 7"},
+		"ends too early":               {`{"network": {`, "not valid JSON: line 1, column 14: "},
+		"ends too early, with lines":   {"{\n \"network\": {\n\n", "not valid JSON: line 2, column 14: "},
 		"unclosed":                     {`{"network":"` + strings.Repeat("x", 1000), "not valid JSON"},
 		"bad enum":                     {withNetwork(`"ambiguousRequestTarget":"maybe"`), "one of refuse, asSpelled, normalize"},
 		"bad uuid":                     {withRoot(`"windows":{"sublayerGuid":"x"}`), "not a UUID"},

@@ -66,9 +66,20 @@ func parseSyntax(data []byte) (hujson.Value, error) {
 	// wants one.
 	v, err := hujson.Parse(append(bytes.Clone(data), '\n'))
 	if err != nil {
-		return v, errors.New("not valid JSON: " + excerpt(strings.TrimPrefix(err.Error(), "hujson: ")))
+		return v, errors.New("not valid JSON: " + excerpt(atEnd(strings.TrimPrefix(err.Error(), "hujson: "), data)))
 	}
 	return v, nil
+}
+
+// atEnd moves an error in the line that was only added to the end of the text.
+func atEnd(message string, data []byte) string {
+	what, ok := strings.CutPrefix(message, fmt.Sprintf("line %d, column 1: ", bytes.Count(data, []byte("\n"))+2))
+	if !ok {
+		return message
+	}
+	text := bytes.TrimRight(data, " \t\r\n")
+	line := bytes.Count(text, []byte("\n")) + 1
+	return fmt.Sprintf("line %d, column %d: %s", line, len(text)-bytes.LastIndexByte(text, '\n'), what)
 }
 
 // excerpt makes text of the file fit for a message.
