@@ -28,10 +28,10 @@ func explained(err error, pol *policy.Policy, dir string, r launch.Request) erro
 	}
 	for _, program := range candidates(dir, r) {
 		fi, err := os.Stat(program)
-		if err == nil && fi.IsDir() && command.Status == statusNotExecutable {
+		if err == nil && fi.IsDir() && command.Status == statusNotExecutable && strings.ContainsRune(r.Path, '/') {
 			return &CommandError{Status: command.Status, Text: command.Text + " (it is a directory)"}
 		}
-		if err != nil || fi.IsDir() || fi.Mode()&0o111 == 0 {
+		if err != nil || !fi.Mode().IsRegular() || fi.Mode()&0o111 == 0 { // opening a FIFO waits
 			continue
 		}
 		for _, needed := range []string{program, interpreter(program)} {
