@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/srt-sandbox/srt/internal/launch"
 	"github.com/srt-sandbox/srt/internal/policy"
@@ -85,11 +86,14 @@ func candidates(dir string, r launch.Request) []string {
 // interpreter is the program that the kernel starts in the place of another one;
 // empty for none.
 func interpreter(program string) string {
-	f, err := os.Open(program)
+	f, err := os.OpenFile(program, os.O_RDONLY|syscall.O_NONBLOCK, 0) // by now it may be a FIFO
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return ""
+	}
 	head := make([]byte, 256)
 	n, _ := io.ReadFull(f, head)
 	head = head[:n]
