@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -178,6 +180,22 @@ func within(dir, p string) bool { return p == dir || beneath(dir, p) }
 // fresh reports whether a path lies where every sandbox has file systems of its
 // own. No rule acts there.
 func fresh(p string) bool { return within("/dev", p) || within("/proc", p) }
+
+// provided reports whether a fresh place may be there in a sandbox, so that nothing
+// needs to be said about an entry that allows it. Others of the host's devices and
+// what it has in shared memory are in no sandbox.
+func provided(p string) bool {
+	p = path.Clean(p)
+	if !beneath("/dev", p) || p == "/dev/shm" {
+		return true
+	}
+	first, _, _ := strings.Cut(strings.TrimPrefix(p, "/dev/"), "/")
+	return slices.Contains(providedDevices, first)
+}
+
+var providedDevices = []string{
+	"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "pts", "fd", "stdin", "stdout", "stderr", "core",
+}
 
 // parentOf returns the directory that holds p; "/" holds itself.
 func parentOf(p string) string {

@@ -190,7 +190,7 @@ func (r *resolver) forbid(l landing, rule Rule, fold, read bool) {
 	r.absents = append(r.absents, Absent{Parent: l.parent, Name: l.first, Fold: fold, Full: l.path, Dev: info.Dev, Ino: info.Ino, Read: read, Rule: rule})
 }
 
-// warnFresh says that a deny names what the sandbox replaces anyway.
+// warnFresh says that an entry names what the sandbox replaces anyway.
 func (r *resolver) warnFresh(rule Rule) {
 	if rule.Setting != builtInSetting {
 		r.warn(rule, "has no effect: every sandbox has a /dev and a /proc of its own")

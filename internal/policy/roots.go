@@ -107,6 +107,9 @@ func (r *resolver) rootCandidates(it item, kind rootKind) ([]rootCandidate, erro
 		}
 		named = true
 		if fresh(rd.name) {
+			if !provided(rd.name) {
+				r.warnFresh(it.rule)
+			}
 			continue // always there, as far as a command may have it
 		}
 		l, err := r.land(rd.name, true)
@@ -144,6 +147,9 @@ func (r *resolver) conveniences() []rootCandidate {
 func (r *resolver) addRoot(c rootCandidate) {
 	switch {
 	case fresh(c.l.path):
+		if !provided(c.l.path) {
+			r.warnFresh(c.it.rule)
+		}
 	case c.l.closed != "":
 		r.warn(c.it.rule, "has no effect: "+c.l.closed+" cannot be searched")
 	case c.l.fileInWay:

@@ -325,6 +325,24 @@ func TestDeviceEntries(t *testing.T) {
 	}
 }
 
+// What no sandbox has below its /dev cannot be allowed, by whatever name, and that is said.
+func TestDeviceEntriesWithoutEffect(t *testing.T) {
+	for name, said := range map[string]bool{
+		"/dev/shm/x": true, "/dev/shm/x/": true, "/dev/shm/none": true, "/dev/kvm": true, "/opt/shared": true,
+		"/dev": false, "/dev/shm": false, "/dev/null": false, "/dev/tty": false, "/dev/fd/1": false, "/dev/pts/0": false, "/dev/console": false, "/proc/self/x": false,
+	} {
+		f := newFake(user, "/home/u/w/x", "uid=0 /opt/shared -> /dev/shm/x", "/dev/shm/x/y", "/dev/kvm", "/dev/null", "/dev/tty", "/dev/console")
+		p := mustResolveFake(t, f, func(_ *Input, fs *config.Filesystem) { fs.AllowWrite = entries(name) })
+		want := ""
+		if said {
+			want = `filesystem.allowWrite[0] "` + name + `": has no effect: every sandbox has a /dev and a /proc of its own`
+		}
+		if got := warnings(p); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
 // linux 49: what an allow for the same place undoes hides nothing, which is said.
 func TestUndoneReadDenies(t *testing.T) {
 	for _, c := range []struct {
