@@ -70,14 +70,16 @@ func tcpRules(f *landlockFilter) []rule {
 // ioctl_fs(2). Some change inodes, or make subvolumes, through a descriptor that
 // is open for reading only; none but these reads are let through.
 const (
-	familyMask    = 0xff00
-	familyExt     = 'f' << 8
-	familyXFS     = 'X' << 8
-	familyBtrfs   = 0x94 << 8
-	fsIocGetFlags = 0x80086601
-	fsIocFiemap   = 0xc020660b
-	fsIocGetXattr = 0x801c581f // FS_IOC_FSGETXATTR
-	fsIocSetVer   = 0x40087602 // FS_IOC_SETVERSION
+	familyMask     = 0xff00
+	familyExt      = 'f' << 8
+	familyXFS      = 'X' << 8
+	familyBtrfs    = 0x94 << 8
+	familyBcachefs = 0xbc << 8
+	familyOCFS2    = 'o' << 8
+	fsIocGetFlags  = 0x80086601
+	fsIocFiemap    = 0xc020660b
+	fsIocGetXattr  = 0x801c581f // FS_IOC_FSGETXATTR
+	fsIocSetVer    = 0x40087602 // FS_IOC_SETVERSION
 )
 
 func inodeRequestRules() []rule {
@@ -88,6 +90,7 @@ func inodeRequestRules() []rule {
 	for _, family := range []uint32{familyExt, familyXFS, familyBtrfs} {
 		rules = append(rules, rule{call: unix.SYS_IOCTL, when: []condition{maskedEquals(1, familyMask, family)}, action: errno(unix.EOPNOTSUPP)})
 	}
+	rules = append(rules, namingRules()...)
 	return append(rules, rule{call: unix.SYS_IOCTL, when: []condition{equals(1, fsIocSetVer)}, action: errno(unix.EOPNOTSUPP)})
 }
 

@@ -205,6 +205,25 @@ func changesNothing(call uintptr, flags int) rule {
 	return rule{call: call, when: []condition{hasAny(flags, unix.O_PATH)}, action: unix.SECCOMP_RET_ALLOW}
 }
 
+// namingRequests are the requests of ioctl(2) that make or remove a name in a directory,
+// by type and number: the subvolumes and snapshots of btrfs and bcachefs, and the
+// copies of ocfs2. No hook of names is called for them, nor could srt-init read them
+// once only.
+var namingRequests = [...]uint32{
+	familyBtrfs | 1, familyBtrfs | 14, familyBtrfs | 15, familyBtrfs | 23, familyBtrfs | 24, familyBtrfs | 63,
+	familyBcachefs | 16, familyBcachefs | 17, familyBcachefs | 29, familyBcachefs | 30, familyBcachefs | 31, familyBcachefs | 32,
+	familyOCFS2 | 4,
+}
+
+// namingRules make these look unsupported: tools take a directory then.
+func namingRules() []rule {
+	var rules []rule
+	for _, request := range namingRequests {
+		rules = append(rules, rule{call: unix.SYS_IOCTL, when: []condition{maskedEquals(1, familyMask|0xff, request)}, action: errno(unix.EOPNOTSUPP)})
+	}
+	return rules
+}
+
 // guardRules hand the calls that create, remove or open for writing to srt-init;
 // openat2(2) has its flags in memory. With trace they hand every open over.
 func guardRules(trace bool) []rule {
@@ -223,6 +242,7 @@ func guardRules(trace bool) []rule {
 		notify(unix.SYS_MKDIRAT), notify(unix.SYS_MKNODAT), notify(unix.SYS_SYMLINKAT), notify(unix.SYS_LINKAT),
 		notify(unix.SYS_RENAMEAT2), notify(legacyCalls.renameat), notify(unix.SYS_UNLINKAT), notify(unix.SYS_TRUNCATE),
 	}
+	rules = append(rules, namingRules()...)
 	if legacyCalls.present {
 		rules = append(rules,
 			changesNothing(legacyCalls.open, 1), notify(legacyCalls.open, opens(1)...), notify(legacyCalls.creat), notify(legacyCalls.unlink), notify(legacyCalls.rmdir),
