@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,8 @@ var operations = map[string][2]policy.Op{
 	"mknod":       {policy.Create, policy.Create},
 	"symlink":     {policy.Create, policy.Create},
 	"link":        {policy.Create, policy.Create},
+	"bind":        {policy.Create, policy.Create},
+	"truncate":    {policy.Write, policy.Write},
 	"unlink":      {policy.Remove, policy.Remove},
 	"rename from": {policy.RenameFrom, policy.RenameFrom},
 	"rename":      {policy.RenameTo, policy.RenameTo},
@@ -30,7 +33,8 @@ var operations = map[string][2]policy.Op{
 // refusal identifies what was reported.
 type refusal struct{ operation, path string }
 
-// maxRefusals bounds what one run is remembered for.
+// maxRefusals bounds how many refusals of one operation a run is remembered for, so
+// that a flood of one keeps no other out.
 const maxRefusals = 2000
 
 // explain reports an operation that a mount refused, if it is the policy that
@@ -38,35 +42,64 @@ const maxRefusals = 2000
 // violation. Programs that try again are reported once.
 func (p *process) explain(body string) {
 	f := strings.Split(body, "\x00")
-	if len(f) != 4 {
+	if len(f) != 4 && (len(f) != 5 || f[0] != inside.OperationRename) {
 		return
 	}
-	operation, name := f[0], f[1]
 	pid, err := strconv.Atoi(f[2])
-	if operation == inside.OperationRead && err == nil && path.IsAbs(name) {
-		p.explainRead(name, pid, f[3])
+	if err != nil || !path.IsAbs(f[1]) {
 		return
 	}
+	v := launch.Violation{Operation: f[0], Path: f[1], Target: f[1], PID: pid, Process: f[3]}
+	switch {
+	case v.Operation == inside.OperationRead:
+		p.explainRead(v)
+	case len(f) == 5:
+		p.explainRename(v, f[4])
+	default:
+		p.explainChange(v.Operation, v, policy.Rule{})
+	}
+}
+
+// explainRename reports a rename once, by its first name if that was refused, unless
+// the second needs a cure of its own.
+func (p *process) explainRename(v launch.Violation, source string) {
+	if !path.IsAbs(source) {
+		return
+	}
+	from := v
+	from.Path, from.Target = source, source
+	known := p.explainChange("rename from", from, policy.Rule{})
+	p.explainChange(inside.OperationRename, v, known)
+}
+
+// explainChange reports a change unless a rule refuses it that is known already. It
+// returns the rule; the zero value if there is no refusal.
+func (p *process) explainChange(operation string, v launch.Violation, known policy.Rule) policy.Rule {
 	ops, ok := operations[operation]
-	if !ok || err != nil || !path.IsAbs(name) {
-		return
+	if !ok || !hostAllows(operation, v.Path) {
+		return policy.Rule{}
 	}
-	if !hostAllows(operation, name) {
-		return
+	op, missing := ops[1], unix.Faccessat(unix.AT_FDCWD, v.Path, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) != nil
+	if missing {
+		op = ops[0]
 	}
-	op := ops[0]
-	if unix.Faccessat(unix.AT_FDCWD, name, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
-		op = ops[1]
+	d := p.request.Policy.Decide(op, v.Path)
+	if d.Allow || d.Errno == "EEXIST" {
+		return policy.Rule{}
 	}
-	d := p.request.Policy.Decide(op, name)
-	if d.Allow || d.Errno == "EEXIST" || !p.firstRefusal(operation, name) {
-		return
+	rule, named := d.Rule, d.Rule.String()
+	if rule == (policy.Rule{}) {
+		named, rule.Cure = outsideRoots(operation, v.Path, p.request.Home)
+		rule.Setting = named
 	}
-	v := launch.Violation{Operation: strings.TrimSuffix(operation, " from"), Path: name, Target: name, Rule: d.Rule.String(), Cure: d.Rule.Cure, PID: pid, Process: f[3]}
-	if d.Rule == (policy.Rule{}) {
-		v.Rule, v.Cure = outsideRoots(operation, name, p.request.Home)
+	// An open of the directory itself for writing is a try with O_TMPFILE, and what
+	// comes after it the way that programs take instead.
+	again := missing && operation == "open" && p.refused[refusal{operation, path.Dir(v.Path)}]
+	if rule != known && !again && p.firstRefusal(operation, v.Path) {
+		v.Rule, v.Cure = named, rule.Cure
+		p.request.Violation(v)
 	}
-	p.request.Violation(v)
+	return rule
 }
 
 // outsideRoots is what refuses a change that no entry of the settings is about.
@@ -79,7 +112,7 @@ func outsideRoots(operation, name, home string) (rule, cure string) {
 func wanted(operation, name, home string) string {
 	dir := path.Dir(name)
 	broad := dir == "/" || path.Dir(dir) == "/" || dir == home || inside.Beneath(dir, home)
-	if broad && (operation == "open" || operation == "mkdir") {
+	if broad && slices.Contains([]string{"open", "mkdir", "truncate"}, operation) {
 		return name
 	}
 	return dir
@@ -87,32 +120,33 @@ func wanted(operation, name, home string) string {
 
 // explainRead reports an open of a hidden place. What the caller could not read
 // without a sandbox either, or what does not exist, is no violation.
-func (p *process) explainRead(name string, pid int, process string) {
-	place := p.request.Policy.StateAt(name)
-	if place.View == policy.Host || unix.Access(name, unix.R_OK) != nil || !p.firstRefusal(inside.OperationRead, name) {
+func (p *process) explainRead(v launch.Violation) {
+	place := p.request.Policy.StateAt(v.Path)
+	if place.View == policy.Host || unix.Access(v.Path, unix.R_OK) != nil || !p.firstRefusal(v.Operation, v.Path) {
 		return
 	}
-	p.request.Violation(launch.Violation{Operation: inside.OperationRead, Path: name, Target: place.Path,
-		Rule: place.Rule.String(), Cure: place.Rule.Cure, PID: pid, Process: process})
+	v.Target, v.Rule, v.Cure = place.Path, place.Rule.String(), place.Rule.Cure
+	p.request.Violation(v)
 }
 
 // firstRefusal reports whether a refusal is new.
 func (p *process) firstRefusal(operation, name string) bool {
 	key := refusal{operation, name}
-	if p.refused[key] || len(p.refused) >= maxRefusals {
+	if p.refused[key] || p.refusals[operation] >= maxRefusals {
 		return false
 	}
 	if p.refused == nil {
-		p.refused = map[refusal]bool{}
+		p.refused, p.refusals = map[refusal]bool{}, map[string]int{}
 	}
 	p.refused[key] = true
+	p.refusals[operation]++
 	return true
 }
 
 // hostAllows reports whether the caller itself could do it.
 func hostAllows(operation, name string) bool {
 	switch {
-	case operation == "open" && unix.Access(name, unix.F_OK) == nil:
+	case operation == "truncate", operation == "open" && unix.Access(name, unix.F_OK) == nil:
 		return unix.Access(name, unix.W_OK) == nil
 	case operation == "unlink" && holdsNames(name):
 		return false // programs try, and expect that it fails

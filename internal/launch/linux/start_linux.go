@@ -48,6 +48,7 @@ type process struct {
 	terminal    *terminal
 	group       *group           // the command's cgroup, if its limits have one
 	refused     map[refusal]bool // reported so far
+	refusals    map[string]int   // how many of each operation
 	watching    bool             // srt-init looks at new repositories
 	unchecked   string           // where the command began to make a repository that nobody looked at yet
 	// announced is told the local end of each connection that srt-init makes;

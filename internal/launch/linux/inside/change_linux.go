@@ -163,7 +163,7 @@ func (g *guard) onObject(c *call, operation string, dirfd int, path uint64, flag
 	if e := g.judgeKept(c, operation, fd); e != 0 {
 		return e
 	}
-	return result(act(fd))
+	return g.noted(c, operation, location{dir: fd}, result(act(fd)))
 }
 
 // object opens what a path argument, or a descriptor alone, means.

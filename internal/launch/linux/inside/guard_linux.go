@@ -52,7 +52,8 @@ type guard struct {
 	special       chan struct{} // slots for opens that may block
 	connects      chan struct{} // slots for connections that may, each with a thread
 	held          chan struct{} // slots for calls that wait for one of those, or for an answer
-	sent          int
+	// What was reported: refusals of the guard's own, and errors of the kernel.
+	violations, errors reports
 	// serving is held during each call, and for good once nothing may change any
 	// more: a caller can be killed while its call is being performed.
 	serving sync.Mutex
@@ -80,6 +81,7 @@ const guardCapabilities = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_ADMIN | 1<<un
 func startGuard(control int, s *Spec, d *direct) *guard {
 	g := &guard{
 		listeners: make(chan *listener), prepared: make(chan error, 1), control: control, names: map[object][]GuardedName{},
+		violations: reports{}, errors: reports{},
 		special: make(chan struct{}, maxSpecialOpens), connects: make(chan struct{}, maxConnects), held: make(chan struct{}, maxHeld),
 	}
 	g.sockets, g.direct = newSockets(s.Sockets, s.Filter.UnixSockets), d

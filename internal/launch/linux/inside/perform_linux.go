@@ -226,8 +226,7 @@ func (g *guard) rename(c *call, oldfd int, oldPath uint64, newfd int, newPath ui
 	if e == unix.EXDEV && g.rules == nil {
 		return g.cross(from, to, func(a, b int) error { return unix.Renameat2(a, from.last(), b, to.last(), flags) })
 	}
-	g.noted(c, "rename from", from, e)
-	return g.noted(c, "rename", to, e)
+	return g.notedRename(c, from, to, e)
 }
 
 func result(err error) unix.Errno {

@@ -319,9 +319,9 @@ func (g *guard) bind(c *call, fd int, raw []byte) unix.Errno {
 	e = g.withUmask(c, func() error { return asError(rawBind(fd, raw)) })
 	_ = unix.Chdir("/")
 	if e == 0 {
-		e = g.keepBound(c, fd)
+		return g.keepBound(c, fd)
 	}
-	return e
+	return g.noted(c, "bind", at, e)
 }
 
 // throughProc reports whether the meaning of a path depends on who asks.

@@ -2,14 +2,17 @@ package inside
 
 import (
 	"path"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// OperationRead is how [MessageRefused] calls an open for reading.
-const OperationRead = "read"
+// How [MessageRefused] calls an open for reading, and a rename, which has a second
+// path at the end.
+const (
+	OperationRead   = "read"
+	OperationRename = "rename"
+)
 
 // readTrace notices opens of what the plan hides. It decides nothing: the mounts
 // do, and the kernel performs the call. A caller that changes the path meanwhile
@@ -17,12 +20,11 @@ const OperationRead = "read"
 type readTrace struct {
 	// hides tells for each place of the plan whether it hides what the host has
 	// there.
-	hides    map[string]bool
-	reported map[string]bool
+	hides map[string]bool
 }
 
 func newReadTrace(plan Plan) *readTrace {
-	t := &readTrace{hides: map[string]bool{}, reported: map[string]bool{}}
+	t := &readTrace{hides: map[string]bool{}}
 	for _, op := range plan {
 		switch op.Kind {
 		case OpHideDir, OpHideFile:
@@ -59,13 +61,10 @@ func (g *guard) traceRead(c *call, dirfd int, address uint64, flags int) {
 	}
 	name, missing := g.realName(c, base, text, flags&unix.O_NOFOLLOW == 0)
 	g.release(base)
-	if name == "" || !g.reads.hidden(name, missing) || g.reads.reported[name] || g.sent >= maxViolations {
-		return
+	if name != "" && g.reads.hidden(name, missing) && g.errors.first(OperationRead, name) {
+		pid, process := caller(c)
+		g.tell(MessageRefused, OperationRead, name, pid, process)
 	}
-	g.sent++
-	g.reads.reported[name] = true
-	fields := []string{OperationRead, name, strconv.Itoa(c.pid), processName(c.pid)}
-	_ = SendMessage(g.control, MessageRefused, []byte(strings.Join(fields, "\x00")))
 }
 
 // realName returns the real path that a path means, whether or not something is
