@@ -123,7 +123,7 @@ func (p *process) event(kind inside.MessageKind, body []byte, fds []int) {
 	case inside.MessageBlocked:
 		p.reportBlocked(string(body))
 	case inside.MessageViolation:
-		if v, ok := parseViolation(string(body)); ok && p.firstRefusal(v.Operation, v.Path) {
+		if v, ok := parseViolation(string(body)); ok && !p.instead(v) && p.firstRefusal(v.Operation, v.Path) {
 			if v.Rule == "" {
 				v.Rule, v.Cure = outsideRoots(v.Operation, v.Path, p.request.Home)
 			}

@@ -79,9 +79,9 @@ func (p *process) explainChange(operation string, v launch.Violation, known poli
 	if !ok || !hostAllows(operation, v.Path) {
 		return policy.Rule{}
 	}
-	op, missing := ops[1], unix.Faccessat(unix.AT_FDCWD, v.Path, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) != nil
-	if missing {
-		op = ops[0]
+	op := ops[0]
+	if unix.Faccessat(unix.AT_FDCWD, v.Path, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		op = ops[1]
 	}
 	d := p.request.Policy.Decide(op, v.Path)
 	if d.Allow || d.Errno == "EEXIST" {
@@ -92,14 +92,28 @@ func (p *process) explainChange(operation string, v launch.Violation, known poli
 		named, rule.Cure = outsideRoots(operation, v.Path, p.request.Home)
 		rule.Setting = named
 	}
-	// An open of the directory itself for writing is a try with O_TMPFILE, and what
-	// comes after it the way that programs take instead.
-	again := missing && operation == "open" && p.refused[refusal{operation, path.Dir(v.Path)}]
-	if rule != known && !again && p.firstRefusal(operation, v.Path) {
+	if rule != known && !p.instead(v) && p.firstRefusal(operation, v.Path) {
 		v.Rule, v.Cure = named, rule.Cure
 		p.request.Violation(v)
 	}
 	return rule
+}
+
+// instead reports whether a process tries to make a file in a directory in which it
+// may not have one without a name either (O_TMPFILE): that is what programs do then,
+// under a name that means nothing. Nothing else opens a directory for writing.
+func (p *process) instead(v launch.Violation) bool {
+	const nameless = "open of a nameless file"
+	if v.Operation != "open" {
+		return false
+	}
+	process := strconv.Itoa(v.PID) + "\x00"
+	var st unix.Stat_t
+	err := unix.Lstat(v.Path, &st)
+	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		p.firstRefusal(nameless, process+v.Path)
+	}
+	return err == unix.ENOENT && p.refused[refusal{nameless, process + path.Dir(v.Path)}]
 }
 
 // outsideRoots is what refuses a change that no entry of the settings is about.

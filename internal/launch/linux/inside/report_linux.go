@@ -16,11 +16,17 @@ const maxRemembered = 2000
 // reports are those that were sent. When there are too many it starts anew: the host
 // half folds what comes again, and decides what is worth keeping. A limit here would
 // let a command spend it on what is no violation.
-type reports map[[2]string]bool
+type reports map[reported]bool
 
-// first reports whether an operation on a name was not reported yet.
-func (r reports) first(operation, name string) bool {
-	key := [2]string{operation, name}
+// reported is one of them, of one thread.
+type reported struct {
+	thread          int
+	operation, name string
+}
+
+// first reports whether a caller's operation on a name was not reported yet.
+func (r reports) first(c *call, operation, name string) bool {
+	key := reported{c.pid, operation, name}
 	if r[key] {
 		return false
 	}
@@ -56,7 +62,7 @@ func (g *guard) reportPath(c *call, operation, name, rule, cure string) {
 }
 
 func (g *guard) send(c *call, operation, name, target, rule, cure string) {
-	if g.violations.first(operation, name) {
+	if g.violations.first(c, operation, name) {
 		pid, process := caller(c)
 		g.tell(MessageViolation, operation, name, target, rule, cure, pid, process)
 	}
@@ -65,7 +71,7 @@ func (g *guard) send(c *call, operation, name, target, rule, cure string) {
 // noted passes an error of the kernel on, and tells the host half of those that
 // a mount of the policy may be the reason of.
 func (g *guard) noted(c *call, operation string, at location, e unix.Errno) unix.Errno {
-	if name, ok := g.mayBeRefusal(at, e); ok && g.errors.first(operation, name) {
+	if name, ok := g.mayBeRefusal(at, e); ok && g.errors.first(c, operation, name) {
 		pid, process := caller(c)
 		g.tell(MessageRefused, operation, name, pid, process)
 	}
@@ -76,7 +82,7 @@ func (g *guard) noted(c *call, operation string, at location, e unix.Errno) unix
 func (g *guard) notedRename(c *call, from, to location, e unix.Errno) unix.Errno {
 	source, ok1 := g.mayBeRefusal(from, e)
 	target, ok2 := g.mayBeRefusal(to, e)
-	if ok1 && ok2 && g.errors.first(OperationRename, source+"\x00"+target) {
+	if ok1 && ok2 && g.errors.first(c, OperationRename, source+"\x00"+target) {
 		pid, process := caller(c)
 		g.tell(MessageRefused, OperationRename, target, pid, process, source)
 	}

@@ -61,7 +61,7 @@ func (g *guard) traceRead(c *call, dirfd int, address uint64, flags int) {
 	}
 	name, missing := g.realName(c, base, text, flags&unix.O_NOFOLLOW == 0)
 	g.release(base)
-	if name != "" && g.reads.hidden(name, missing) && g.errors.first(OperationRead, name) {
+	if name != "" && g.reads.hidden(name, missing) && g.errors.first(c, OperationRead, name) {
 		pid, process := caller(c)
 		g.tell(MessageRefused, OperationRead, name, pid, process)
 	}
