@@ -101,12 +101,12 @@ func (d *Directories) Forbids(dir string, id Identity, name string) (Ban, bool) 
 	for _, entry := range below {
 		first, rest, _ := strings.Cut(entry, "/")
 		switch {
-		case strings.EqualFold(first, name) && depth+1 < d.search:
+		case Same(first, name) && depth+1 < d.search:
 			// What lies in it is judged by itself where the directory was there.
 			if rest == "" || !d.Stood(path) {
 				return Ban{Entry: entry, Path: strings.TrimSuffix(path+"/"+rest, "/"), Cure: cure(depth + 1)}, true
 			}
-		case rest != "" && strings.EqualFold(rest, name) && strings.EqualFold(first, lastOf(dir)) && depth < d.search:
+		case rest != "" && Same(rest, name) && Same(first, lastOf(dir)) && depth < d.search:
 			return Ban{Entry: entry, Path: path, Cure: cure(depth)}, true
 		}
 	}

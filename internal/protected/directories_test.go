@@ -69,3 +69,19 @@ func TestCandidates(t *testing.T) {
 		}
 	}
 }
+
+// Spellings that some file system takes for a protected name are protected, too.
+func TestSpellings(t *testing.T) {
+	d := NewDirectories(3)
+	d.Add("/w/a", Identity{}, 1)
+	for _, name := range []string{".VSCODE", ".v\u017fcode", ".vs\u200bcode", ".vscode\u00ad", "\ufeff.vscode", ".vscode\ufe0f", ".vscode.", ".vscode. .", ".gitcon\ufb01g", ".mcp.json "} {
+		if _, ok := d.Forbids("/w/a", Identity{}, name); !ok || !Candidate(name) {
+			t.Errorf("%q is free", name)
+		}
+	}
+	for _, name := range []string{".vscode.d", ".vscode-", "vscode.", "...", " ", "\u200b", ".vsc\xffode", ".vscodé", ". vscode"} {
+		if _, ok := d.Forbids("/w/a", Identity{}, name); ok {
+			t.Errorf("%q is protected", name)
+		}
+	}
+}

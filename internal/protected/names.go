@@ -3,7 +3,11 @@
 // names must not appear. The policy and srt-init both ask it.
 package protected
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
 // The names below lead to code execution outside the sandbox when somebody runs
 // a shell, git, an editor or an agent in the directory that holds them. They
@@ -59,6 +63,32 @@ func InHome() []string { return append([]string(nil), homeNames[:]...) }
 // thousand, and nobody runs tools in there.
 const Unsearched = "node_modules"
 
+// Same reports whether a name could be the entry in some directory: there are file
+// systems that ignore case, characters without a look (ext4 and f2fs where case is
+// ignored, HFS+), or dots and blanks at the end (FAT, exFAT, those of Windows).
+func Same(entry, name string) bool {
+	if len(name) != len(entry) {
+		name = plain(name)
+	}
+	return strings.EqualFold(entry, name)
+}
+
+// ligatures are letters that ignoring case makes several of.
+var ligatures = strings.NewReplacer("ﬀ", "ff", "ﬁ", "fi", "ﬂ", "fl", "ﬃ", "ffi", "ﬄ", "ffl", "ﬅ", "st", "ﬆ", "st", "ß", "ss", "ẞ", "ss")
+
+// plain takes away what some file systems do not see.
+func plain(name string) string {
+	if strings.IndexFunc(name, func(c rune) bool { return c >= utf8.RuneSelf }) >= 0 {
+		name = strings.Map(func(c rune) rune {
+			if unicode.In(c, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
+				return -1
+			}
+			return c
+		}, ligatures.Replace(name))
+	}
+	return strings.TrimRight(name, ". ")
+}
+
 // IsFile reports whether a name in any directory is a protected file. Case is
 // ignored: some file systems do.
 func IsFile(name string) bool {
@@ -68,7 +98,7 @@ func IsFile(name string) bool {
 
 func fileName(name string) (string, bool) {
 	for _, p := range fileNames {
-		if strings.EqualFold(p, name) {
+		if Same(p, name) {
 			return p, true
 		}
 	}
@@ -80,7 +110,7 @@ func fileName(name string) (string, bool) {
 func Under(name string) []string {
 	var all []string
 	for _, p := range below {
-		if first, rest, _ := strings.Cut(p, "/"); strings.EqualFold(first, name) {
+		if first, rest, _ := strings.Cut(p, "/"); Same(first, name) {
 			all = append(all, rest)
 		}
 	}
@@ -94,7 +124,7 @@ func Candidate(name string) bool {
 		return true
 	}
 	for _, p := range below {
-		if first, rest, _ := strings.Cut(p, "/"); strings.EqualFold(first, name) || rest != "" && strings.EqualFold(rest, name) {
+		if first, rest, _ := strings.Cut(p, "/"); Same(first, name) || rest != "" && Same(rest, name) {
 			return true
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -335,7 +334,7 @@ type guarded struct {
 // guarded returns the protected name at the location, if it is one.
 func (g *guard) guarded(at location) (guarded, bool) {
 	for _, n := range g.names[at.id] {
-		if n.Name == at.name || n.Fold && strings.EqualFold(n.Name, at.name) {
+		if n.Name == at.name || n.Fold && protected.Same(n.Name, at.name) {
 			return guarded{GuardedName: n}, true
 		}
 	}
