@@ -79,6 +79,10 @@ func TestSpellings(t *testing.T) {
 			t.Errorf("%q is free", name)
 		}
 	}
+	// A ligature may be as long as what it stands for.
+	if !Same(".session", ".se\u00dfion") || Same(".session", ".sesion") {
+		t.Error("the ligature of ss")
+	}
 	for _, name := range []string{".vscode.d", ".vscode-", "vscode.", "...", " ", "\u200b", ".vsc\xffode", ".vscodé", ". vscode"} {
 		if _, ok := d.Forbids("/w/a", Identity{}, name); ok {
 			t.Errorf("%q is protected", name)

@@ -67,10 +67,7 @@ const Unsearched = "node_modules"
 // systems that ignore case, characters without a look (ext4 and f2fs where case is
 // ignored, HFS+), or dots and blanks at the end (FAT, exFAT, those of Windows).
 func Same(entry, name string) bool {
-	if len(name) != len(entry) {
-		name = plain(name)
-	}
-	return strings.EqualFold(entry, name)
+	return strings.EqualFold(entry, name) || strings.EqualFold(entry, plain(name))
 }
 
 // ligatures are letters that ignoring case makes several of.
