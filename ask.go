@@ -2,6 +2,7 @@ package srt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -26,7 +27,8 @@ type AskFunc = func(context.Context, AskRequest) (AskDecision, error)
 // several about one destination, see [CoalesceAsk]. Answers are not remembered.
 // There is no timeout; the context ends when the client leaves and when the
 // sandbox is closed, and an answer that comes later is dropped. An error and a
-// panic deny.
+// panic deny. Lists that [Sandbox.Update] brought
+// meanwhile come before the answer.
 func WithAsk(fn AskFunc) Option { return func(o *options) { o.ask = fn } }
 
 // noteQuestions says where nobody will be asked although somebody could be.
@@ -124,5 +126,6 @@ func (c *coalescer) call(ctx context.Context, key questionKey, r AskRequest, q *
 		defer c.mu.Unlock()
 		c.forget(key, q)
 	}()
+	q.err = errors.New("the permission callback did not return") // as with runtime.Goexit
 	q.decision, q.err = c.fn(ctx, r)
 }

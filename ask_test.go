@@ -3,6 +3,7 @@ package srt
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -100,8 +101,13 @@ func TestCoalesceAskLeaving(t *testing.T) {
 }
 
 func TestCoalesceAskPanic(t *testing.T) {
-	ask := CoalesceAsk(func(context.Context, AskRequest) (AskDecision, error) { panic("boom") })
-	if d, err := ask(t.Context(), AskRequest{}); err == nil || d.Allow {
-		t.Errorf("%+v %v", d, err)
+	for _, end := range []func(){func() { panic("boom") }, runtime.Goexit} {
+		ask := CoalesceAsk(func(context.Context, AskRequest) (AskDecision, error) {
+			end()
+			return AskDecision{Allow: true}, nil
+		})
+		if d, err := ask(t.Context(), AskRequest{}); err == nil || d.Allow {
+			t.Errorf("%+v %v", d, err)
+		}
 	}
 }

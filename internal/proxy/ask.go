@@ -30,7 +30,10 @@ type AskDecision struct {
 // leave while its question waits, so the number of connections is no bound.
 const maxQuestions = 1024
 
-var errManyQuestions = errors.New("too many questions wait for an answer")
+var (
+	errManyQuestions = errors.New("too many questions wait for an answer")
+	errNoReturn      = errors.New("the permission callback did not return")
+)
 
 // answerRule is the rule of a destination that a person decided about.
 func answerRule(d policy.HostDecision) policy.Rule {
@@ -72,9 +75,12 @@ func (s *Session) callAsk(ctx context.Context, q AskRequest) (AskDecision, error
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		defer func() { <-s.questions }()
-		d, err := s.safeAsk(ctx, q)
-		answered <- answer{d, err}
+		a := answer{err: errNoReturn}
+		defer func() { // the callback may end this goroutine, as a failing test does
+			<-s.questions
+			answered <- a
+		}()
+		a.AskDecision, a.err = s.safeAsk(ctx, q)
 	}()
 	select {
 	case a := <-answered:

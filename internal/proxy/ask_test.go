@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -144,6 +145,8 @@ func TestAsk(t *testing.T) {
 				return AskDecision{Allow: true}, nil
 			case q.Host == "panics.invalid":
 				panic("boom")
+			case q.Host == "ends.invalid":
+				runtime.Goexit()
 			case q.Host == "fails.invalid":
 				return AskDecision{Allow: true}, errors.New("no terminal")
 			case q.Host == "long.invalid":
@@ -166,6 +169,7 @@ func TestAsk(t *testing.T) {
 		"longer.invalid:1":  {"403 " + strings.Repeat("x", 500), "deny network-outbound longer.invalid:1 (" + strings.Repeat("x", 500) + ")"},
 		"foreign.invalid:1": {"403 caf?", "deny network-outbound foreign.invalid:1 (caf\u00e9)"},
 		"panics.invalid:1":  {"403 permission prompt failed", "deny network-outbound panics.invalid:1 (permission prompt failed)"},
+		"ends.invalid:1":    {"403 permission prompt failed", "deny network-outbound ends.invalid:1 (permission prompt failed)"},
 		"fails.invalid:1":   {"403 permission prompt failed", "deny network-outbound fails.invalid:1 (permission prompt failed)"},
 		"10.0.0.1:1":        {"403 host is on the deny list", "deny network-outbound 10.0.0.1:1 (host is on the deny list)"},
 		"a b.invalid:1":     {"400 Bad Request", ""},
@@ -178,7 +182,7 @@ func TestAsk(t *testing.T) {
 			t.Errorf("%s: %q", target, got)
 		}
 	}
-	if n := questions.Load(); n != 8 {
+	if n := questions.Load(); n != 9 {
 		t.Errorf("%d questions", n)
 	}
 }

@@ -71,24 +71,24 @@ func (c *client) reach(q wish) (up *leg, early []byte, err error) {
 		return nil, nil, c.s.refuseOpaque(q, d) // whatever the destination is; nobody is asked in vain
 	}
 	if d.Verdict == policy.Deny {
-		_, err = c.s.settle(c.v.ctx, q, &a.d)
+		_, err = c.s.settle(c.v.ctx, a)
 		return nil, nil, err
 	}
 	limit := time.Duration(0) // a person may think for as long as it takes
 	if d.Verdict == policy.Allow {
-		limit, q.limited = c.s.waits.dial, true
+		limit, a.q.limited = c.s.waits.dial, true
 	}
 	how := watchTunnel
 	if q.protocol == protocolDirect {
 		how = watchDirect
 	}
 	ctx, stop := c.watch(how, limit)
-	t, err := c.s.settle(ctx, q, &a.d)
+	t, err := c.s.settle(ctx, a)
 	if err == nil && c.s.o.RefuseOpaqueTunnels {
 		err = c.s.refuseOpaque(q, d)
 	}
 	if err == nil {
-		up, err = c.s.dial(ctx, t, q)
+		up, err = c.s.dial(ctx, t, a.q)
 	}
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = fmt.Errorf("connecting to %s: %w (%w)", t, context.DeadlineExceeded, err)

@@ -97,7 +97,7 @@ func (d *Direct) Judge(ctx context.Context, to netip.AddrPort) bool {
 		a.failed(d.s.refuseOpaque(q, a.d)) // nobody is asked in vain
 		return false
 	}
-	if _, err := d.s.settle(ctx, q, &a.d); err != nil {
+	if _, err := d.s.settle(ctx, a); err != nil {
 		a.failed(err)
 		return false
 	}

@@ -89,23 +89,32 @@ func (s *Session) consult(q wish) policy.HostDecision {
 	return d
 }
 
-// settle turns a decision into a target or a refusal, and asks a person where
-// the lists leave it open; d then becomes the answer.
-func (s *Session) settle(ctx context.Context, q wish, d *policy.HostDecision) (target, error) {
+// settle turns the decision of an attempt into a target or a refusal, and asks a
+// person where the lists leave it open; the decision then becomes the answer.
+func (s *Session) settle(ctx context.Context, a *attempt) (target, error) {
+	q, d := &a.q, &a.d
 	if d.Verdict == policy.Ask {
 		reason, allowed := s.ask(ctx, AskRequest{Host: d.Host, Port: q.port, Spelling: q.host, Command: q.who.Command, CommandID: q.who.ID})
 		if ctx.Err() != nil {
 			return target{}, errClientLeft // whatever the answer was
 		}
-		d.Verdict, d.Reason, d.Rule = policy.Deny, reason, answerRule(*d)
-		if allowed {
-			d.Verdict, d.Reason = policy.Allow, ""
+		// The lists may have changed meanwhile. They come before the answer, and route
+		// what it allows.
+		q.lists = s.hosts.Load()
+		now := s.consult(*q)
+		switch {
+		case !allowed:
+			d.Verdict, d.Reason, d.Rule = policy.Deny, reason, answerRule(*d)
+		case now.Verdict == policy.Ask:
+			d.Verdict, d.Reason, d.Rule = policy.Allow, "", answerRule(*d)
+		default:
+			*d = now
 		}
 	}
 	if d.Verdict == policy.Allow {
 		return target{d.Host, q.port}, nil
 	}
-	return target{}, s.refuse(q, refusal{kind: byLists, host: d.Host, reason: d.Reason, rule: d.Rule})
+	return target{}, s.refuse(*q, refusal{kind: byLists, host: d.Host, reason: d.Reason, rule: d.Rule})
 }
 
 // refuse records one refusal under the canonical host.

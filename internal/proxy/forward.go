@@ -156,13 +156,13 @@ func (x *exchange) reach() (err error) {
 			x.attempt.failed(err)
 		}
 	}()
-	if x.target, err = x.c.settleRequest(q, &x.attempt.d); err != nil {
+	if x.target, err = x.c.settleRequest(x.attempt); err != nil {
 		return err
 	}
-	if err = x.checkAgainst(q); err != nil {
+	if err = x.checkAgainst(x.attempt.q); err != nil {
 		return err
 	}
-	if err = x.open(q); err != nil {
+	if err = x.open(x.attempt.q); err != nil {
 		x.s.noteFailure(x.target, err)
 	}
 	return err
@@ -170,12 +170,12 @@ func (x *exchange) reach() (err error) {
 
 // settleRequest watches the client only while a person is asked. Otherwise the
 // end of its input may be the end of its last request, whose answer it awaits.
-func (c *client) settleRequest(q wish, d *policy.HostDecision) (target, error) {
-	if d.Verdict != policy.Ask {
-		return c.s.settle(c.v.ctx, q, d)
+func (c *client) settleRequest(a *attempt) (target, error) {
+	if a.d.Verdict != policy.Ask {
+		return c.s.settle(c.v.ctx, a)
 	}
 	ctx, stop := c.watch(watchRequest, 0)
-	t, err := c.s.settle(ctx, q, d)
+	t, err := c.s.settle(ctx, a)
 	early, present := stop()
 	c.in.held = early
 	if !present {

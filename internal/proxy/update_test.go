@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -66,6 +67,50 @@ func TestUpdateIsAtomic(t *testing.T) {
 	updates.Wait()
 	if len(r.lookups) > 0 {
 		t.Errorf("%d of the connections went around the MITM proxy", len(r.lookups))
+	}
+}
+
+// A person may think for long. What the lists say when the answer comes decides,
+// and routes what they leave to it.
+func TestUpdateDuringQuestion(t *testing.T) {
+	ln, err := net.Listen("unix", t.TempDir()+"/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Serve(t, ln, func(conn net.Conn) {
+		if _, err := readHead(bufio.NewReader(conn)); err == nil {
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		}
+	})
+	m, err := NewMITM(&config.MITMProxy{SocketPath: ln.Addr().String(), Domains: []string{"m.test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name       string
+		lists      setup
+		mitm       *MITM
+		want, line string
+	}{
+		{"denied", setup{deny: []string{"m.test"}}, nil, "HTTP/1.1 403 ", "deny network-outbound m.test:80 (host is on the deny list)"},
+		{"strict", setup{network: func(n *config.Network) { n.StrictAllowlist = true }}, nil, "HTTP/1.1 403 ", "deny network-outbound m.test:80 (host is not on the allow list)"},
+		{"through the MITM proxy", setup{}, m, "HTTP/1.1 200 ", ""},
+	} {
+		for _, request := range []string{connectTo("m.test:80"), "GET http://m.test/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"} {
+			var r *rig
+			r = newRig(t, setup{options: func(o *Options) {
+				o.Ask = func(context.Context, AskRequest) (AskDecision, error) {
+					r.s.Update(hostLists(t, c.lists), c.mitm)
+					return AskDecision{Allow: true}, nil
+				}
+			}})
+			if got := r.exchange(request); !strings.HasPrefix(got, c.want) {
+				t.Errorf("%s: %q", c.name, got)
+			}
+			if got := r.lines(); got != c.line || r.lookedUp() > 0 {
+				t.Errorf("%s: recorded %q, %d lookups", c.name, got, r.lookedUp())
+			}
+		}
 	}
 }
 
