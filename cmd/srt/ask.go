@@ -45,6 +45,7 @@ type asker struct {
 	timeout time.Duration
 	cmd     atomic.Pointer[srt.Cmd]
 	waiting atomic.Int32
+	turn    chan struct{} // holds an element while somebody is asked
 
 	mu         sync.Mutex
 	known      map[string]answer // by destination
@@ -71,7 +72,7 @@ func newAsker(o *options, m *messages) *asker {
 		return nil
 	}
 	tty.Close()
-	a := &asker{m: m, timeout: defaultAskTimeout, known: map[string]answer{}}
+	a := &asker{m: m, timeout: defaultAskTimeout, turn: make(chan struct{}, 1), known: map[string]answer{}}
 	if o.askTimeout != 0 {
 		a.timeout = o.askTimeout
 	}
@@ -98,19 +99,23 @@ func (a *asker) ask(ctx context.Context, q srt.AskRequest) (srt.AskDecision, err
 	}
 	a.waiting.Add(1)
 	defer a.waiting.Add(-1)
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return srt.AskDecision{}, ctx.Err()
+	}
+	// An answer to another question may have settled this one. Then the command is not
+	// stopped for nothing.
+	if d, ok := a.answered(key, arose); ok {
+		return d, nil
+	}
 	var r reply
-	var d srt.AskDecision
-	settled := false
 	err := cmd.Converse(ctx, func(ctx context.Context, terminal io.ReadWriter) (err error) {
-		// An answer to another question may have settled this one.
-		if d, settled = a.answered(key, arose); !settled {
-			r, err = a.talk(ctx, terminal, q)
-		}
+		r, err = a.talk(ctx, terminal, q)
 		return err
 	})
 	switch {
-	case err == nil && settled:
-		return d, nil // it may have run out since
 	case err == nil:
 		return a.take(key, r), nil
 	case ctx.Err() != nil:

@@ -141,6 +141,26 @@ func TestAskQueue(t *testing.T) {
 	})
 }
 
+// Connections that an earlier answer settles do not stop the command once more: with
+// hundreds of them it would hardly run, and each time lose what was typed.
+func TestAskSettlesWithoutStopping(t *testing.T) {
+	t.Parallel()
+	asking(t, "", func(s *screen, box *sandboxed) {
+		s.enter(`mkfifo fifo; srt -s $S --ask bash -c '. ./try.sh; (trap "echo went on >>stops" CONT; while :; do read -t 0.01 <>fifo; done) & k=$!; for i in {1..40}; do try h$i.invalid:1 & p+=" $!"; done; wait $p; kill $k'`)
+		s.expect(askEnd)
+		time.Sleep(time.Second) // until the others wait behind it
+		s.enter("q")
+		s.expect("ready> ")
+		if n := strings.Count(s.text(), ": 403 user denied for this run]"); n != 40 {
+			t.Errorf("%d answers", n)
+		}
+		stops, err := os.ReadFile(filepath.Join(box.dir, "stops"))
+		if n := strings.Count(string(stops), "\n"); err != nil || n > 3 {
+			t.Errorf("stopped %d times (%v)", n, err)
+		}
+	})
+}
+
 // questions enters a line, answers no to each question or waits for its end, and
 // checks how often each text appears. What asks too late on a busy machine, when the
 // answer to the others does not hold any more, asks again: then it tries once more.
