@@ -27,8 +27,7 @@ type AskFunc = func(context.Context, AskRequest) (AskDecision, error)
 // several about one destination, see [CoalesceAsk]. Answers are not remembered.
 // There is no timeout; the context ends when the client leaves and when the
 // sandbox is closed, and an answer that comes later is dropped. An error and a
-// panic deny. Lists that [Sandbox.Update] brought
-// meanwhile come before the answer.
+// panic deny. Lists that [Sandbox.Update] brought meanwhile come before the answer.
 func WithAsk(fn AskFunc) Option { return func(o *options) { o.ask = fn } }
 
 // noteQuestions says where nobody will be asked although somebody could be.
