@@ -178,8 +178,38 @@ func (d *decoder) unknownKey(at, key string, t reflect.Type, fields fieldSet) {
 	case isStrict(t.Name()):
 		d.add(join(at, key), "unknown", "unknown key"+hint(nearest(key, fields)))
 	default:
-		d.unknown = append(d.unknown, UnknownKey{Path: join(at, key), Nearest: nearest(key, fields)})
+		near := nearest(key, fields)
+		if place := elsewhere(key); place != "" && !strings.EqualFold(near, key) {
+			near = place
+		}
+		d.unknown = append(d.unknown, UnknownKey{Path: join(at, key), Nearest: near})
 	}
+}
+
+// elsewhere finds the dotted path of a key that was written into the wrong object:
+// it is a key of the whole file or of one of its sections.
+func elsewhere(key string) string {
+	root := fieldsOf(reflect.TypeFor[Config]())
+	for _, f := range root.list {
+		if strings.EqualFold(f.key, key) {
+			return f.key
+		}
+	}
+	for _, section := range root.list {
+		t := reflect.TypeFor[Config]().Field(section.index).Type
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct {
+			continue
+		}
+		for _, f := range fieldsOf(t).list {
+			if strings.EqualFold(f.key, key) {
+				return section.key + "." + f.key
+			}
+		}
+	}
+	return ""
 }
 
 func hint(near string) string {

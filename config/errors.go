@@ -51,6 +51,7 @@ func (e *Error) Is(target error) bool { return target == ErrInvalid }
 // UnknownKey is a key that srt does not know. It has no effect.
 type UnknownKey struct {
 	// Path is the dotted path of the key, Nearest the known key of the same
-	// object that is spelled most like it, or empty.
+	// object that is spelled most like it, or the dotted path of the one of that
+	// name in another object, or empty.
 	Path, Nearest string
 }

@@ -208,11 +208,12 @@ func TestRefused(t *testing.T) {
 
 // config 23: unknown keys are reported with the key that was most likely meant.
 func TestUnknownKeys(t *testing.T) {
-	_, unknown, err := Parse([]byte(`{"network":{"allowedDomains":[],"deniedDomains":[],"strictAllowList":true},"filesystem":{"denyRead":[],"allowWrite":[],"denyWrite":[],"denyRaed":["x"]},"zzz":1}`))
+	_, unknown, err := Parse([]byte(`{"network":{"allowedDomains":[],"deniedDomains":[],"strictAllowList":true},"filesystem":{"denyRead":[],"allowWrite":[],"denyWrite":[],"denyRaed":["x"],"allowedDomains":[]},"zzz":1,"allowWrite":["."],"AllowedDomains":[],"walltime":5}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []UnknownKey{{"network.strictAllowList", "strictAllowlist"}, {"filesystem.denyRaed", "denyRead"}, {"zzz", ""}}
+	want := []UnknownKey{{"network.strictAllowList", "strictAllowlist"}, {"filesystem.denyRaed", "denyRead"}, {"filesystem.allowedDomains", "network.allowedDomains"}, {"zzz", ""},
+		{"allowWrite", "filesystem.allowWrite"}, {"AllowedDomains", "network.allowedDomains"}, {"walltime", "limits.wallTime"}}
 	if diff := cmp.Diff(want, unknown); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
