@@ -10,12 +10,13 @@ import (
 // A shell, or another program's settings, would put something else for these.
 var (
 	variable  = regexp.MustCompile(`^(\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\}|%[A-Za-z_][A-Za-z0-9_]*%)$`)
+	braces    = regexp.MustCompile(`\{[^{}]*,[^{}]*\}`)
 	otherHome = regexp.MustCompile(`^~[A-Za-z_][A-Za-z0-9_.-]*$`)
 )
 
 // warnUnexpanded says that an entry is about another name than its writer may
-// think: an entry knows no variables, and a deny that was meant for
-// $HOME/.ssh protects nothing. What exists under the spelled name is meant.
+// think: an entry knows no variables, no braces and no exceptions, and a deny that
+// was meant for $HOME/.ssh or *.{pem,key} protects nothing. What exists under the spelled name is meant.
 func (r *resolver) warnUnexpanded(it item) {
 	start, rest, ok := r.anchor(it.Path)
 	if !ok {
@@ -25,13 +26,21 @@ func (r *resolver) warnUnexpanded(it item) {
 	parts := components(rest)
 	for i, part := range parts {
 		first := relative && i == 0
-		if !variable.MatchString(part) && !(first && otherHome.MatchString(part)) {
+		why := ""
+		switch {
+		case variable.MatchString(part), first && otherHome.MatchString(part):
+			why = fmt.Sprintf("%q is not expanded; write %s", part, expanded(part, first, parts[i+1:]))
+		case braces.MatchString(part):
+			why = fmt.Sprintf("the braces in %q are not expanded; write one entry for each alternative", part)
+		case first && strings.HasPrefix(part, "!"):
+			why = `"!" makes no exception; write the entry without it in the opposite list`
+		default:
 			continue
 		}
 		if _, err := r.fs.Lstat(path.Join(start, "/", path.Join(parts[:i+1]...))); err == nil || it.rule.Setting == builtInSetting {
 			return
 		}
-		r.warn(it.rule, fmt.Sprintf("is taken as written: %q is not expanded; write %s", part, expanded(part, first, parts[i+1:])))
+		r.warn(it.rule, "is taken as written: "+why)
 		return
 	}
 }
