@@ -59,10 +59,10 @@ func writeBlock(w io.Writer, violations []srt.Violation) error {
 	}
 	said := map[string]bool{"": true}
 	for _, v := range violations {
-		if !said[v.Setting] {
-			text += "to allow it: " + v.Setting + "\n"
+		if c := cure(v); !said[c] {
+			text += c + "\n"
+			said[c] = true
 		}
-		said[v.Setting] = true
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -87,6 +87,18 @@ func writeJSON(w io.Writer, violations []srt.Violation) error {
 // builtIn begins the rule of protections that no list of the settings holds.
 const builtIn = "built-in "
 
+// cure says what would allow a refused operation, or that nothing does; it is
+// empty where the line says it all.
+func cure(v srt.Violation) string {
+	if v.Setting != "" {
+		return "to allow it: " + v.Setting
+	}
+	if name, ok := strings.CutPrefix(v.Rule, builtIn); ok {
+		return "always protected (" + name + "); no entry allows it"
+	}
+	return ""
+}
+
 // writeSummary prints each distinct refusal once, with its count and cure.
 func writeSummary(w io.Writer, violations []srt.Violation) error {
 	var b strings.Builder
@@ -106,11 +118,8 @@ func writeSummary(w io.Writer, violations []srt.Violation) error {
 			fmt.Fprintf(&b, " (%d times)", n)
 		}
 		b.WriteByte('\n')
-		switch {
-		case v.Setting != "":
-			b.WriteString("    to allow it: " + v.Setting + "\n")
-		case strings.HasPrefix(v.Rule, builtIn):
-			b.WriteString("    always protected (" + strings.TrimPrefix(v.Rule, builtIn) + "); no entry allows it\n")
+		if c := cure(v); c != "" {
+			b.WriteString("    " + c + "\n")
 		}
 	}
 	if n := unlisted(violations); n > 0 {
