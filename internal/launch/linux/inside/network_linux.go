@@ -71,7 +71,7 @@ func bindOn(family int, address unix.Sockaddr) (int, error) {
 	// Connections that ended a while ago must not keep the port; a listener does.
 	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	if err == nil && family == unix.AF_INET6 {
-		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
+		err = ownIPv6(fd)
 	}
 	if err == nil {
 		err = unix.Bind(fd, address)
@@ -81,4 +81,14 @@ func bindOn(family int, address unix.Sockaddr) (int, error) {
 		return -1, err
 	}
 	return fd, nil
+}
+
+// ownIPv6 keeps a socket to IPv6, and lets it have addresses that no interface has:
+// unlike those of IPv4, the kernel does not go by the routes there.
+func ownIPv6(fd int) error {
+	err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_FREEBIND, 1)
+	}
+	return err
 }

@@ -94,7 +94,7 @@ func nameSocket(family, kind int) (int, error) {
 	if family == unix.AF_INET6 {
 		address = &unix.SockaddrInet6{Port: namePort}
 		level, option = unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO
-		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
+		err = ownIPv6(fd)
 	}
 	if err == nil && kind == unix.SOCK_DGRAM {
 		err = unix.SetsockoptInt(fd, level, option, 1)
