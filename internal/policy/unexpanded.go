@@ -5,18 +5,25 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 )
 
-// A shell, or another program's settings, would put something else for these.
+// A shell, or another program's settings, would put something else for these. Few
+// settings have any, and compiling the expressions takes a part of srt's start.
 var (
-	variable  = regexp.MustCompile(`^(\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\}|%[A-Za-z_][A-Za-z0-9_]*%)$`)
-	braces    = regexp.MustCompile(`\{[^{}]*,[^{}]*\}`)
-	otherHome = regexp.MustCompile(`^~[A-Za-z_][A-Za-z0-9_.-]*$`)
+	variable  = lazily(`^(\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\}|%[A-Za-z_][A-Za-z0-9_]*%)$`)
+	braces    = lazily(`\{[^{}]*,[^{}]*\}`)
+	otherHome = lazily(`^~[A-Za-z_][A-Za-z0-9_.-]*$`)
 )
+
+func lazily(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 // warnUnexpanded says that an entry is about another name than its writer may
 // think: an entry knows no variables, no braces and no exceptions, and a deny that
-// was meant for $HOME/.ssh or *.{pem,key} protects nothing. What exists under the spelled name is meant.
+// was meant for $HOME/.ssh or *.{pem,key} protects nothing. What exists under the
+// spelled name is meant.
 func (r *resolver) warnUnexpanded(it item) {
 	start, rest, ok := r.anchor(it.Path)
 	if !ok {
@@ -28,9 +35,11 @@ func (r *resolver) warnUnexpanded(it item) {
 		first := relative && i == 0
 		why := ""
 		switch {
-		case variable.MatchString(part), first && otherHome.MatchString(part):
+		case !strings.ContainsAny(part, "$%{~!"):
+			continue
+		case variable().MatchString(part), first && otherHome().MatchString(part):
 			why = fmt.Sprintf("%q is not expanded; write %s", part, expanded(part, first, parts[i+1:]))
-		case braces.MatchString(part):
+		case braces().MatchString(part):
 			why = fmt.Sprintf("the braces in %q are not expanded; write one entry for each alternative", part)
 		case first && strings.HasPrefix(part, "!"):
 			why = `"!" makes no exception; write the entry without it in the opposite list`
