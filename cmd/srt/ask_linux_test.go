@@ -143,8 +143,7 @@ func TestAskQueue(t *testing.T) {
 
 // Connections that an earlier answer settles do not stop the command once more: with
 // hundreds of them it would hardly run, and each time lose what was typed.
-func TestAskSettlesWithoutStopping(t *testing.T) {
-	t.Parallel()
+func TestAskSettlesWithoutStopping(t *testing.T) { // not beside others: it keeps the machine busy
 	asking(t, "", func(s *screen, box *sandboxed) {
 		s.enter(`mkfifo fifo; srt -s $S --ask bash -c '. ./try.sh; (trap "echo went on >>stops" CONT; while :; do read -t 0.01 <>fifo; done) & k=$!; for i in {1..40}; do try h$i.invalid:1 & p+=" $!"; done; wait $p; kill $k'`)
 		s.expect(askEnd)
