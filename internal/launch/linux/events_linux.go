@@ -178,12 +178,28 @@ func (p *process) answerStops() (end func()) {
 			select {
 			case <-p.exited:
 			default:
+				p.mu.Lock()
+				p.answering = true
+				p.mu.Unlock()
 				p.terminal.stopped(s.signal, s.asked, s.ownGroup, func() bool { return p.continuedSince(s) })
+				p.answered(false)
 			}
 		}
 	}()
 	return func() {
 		close(p.stops)
 		<-over
+	}
+}
+
+// answered ends the answer to a stop, with which the command goes on, or does so if
+// it was continued meanwhile.
+func (p *process) answered(goOn bool) {
+	p.mu.Lock()
+	goOn = goOn || p.deferred
+	p.answering, p.deferred = false, false
+	p.mu.Unlock()
+	if goOn {
+		_ = p.Signal(unix.SIGCONT)
 	}
 }

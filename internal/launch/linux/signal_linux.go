@@ -42,6 +42,12 @@ func (p *process) Signal(s os.Signal) error {
 		if p.held {
 			return nil // it goes on with the end of the conversation
 		}
+		if p.answering {
+			// It goes on when it has the terminal again. A shell inside that went on earlier
+			// would stop itself once more.
+			p.deferred = true
+			return nil
+		}
 	}
 	// A command that left this group for one of its own, as a shell does on a
 	// terminal, is known to srt-init alone.

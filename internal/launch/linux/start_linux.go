@@ -73,6 +73,8 @@ type process struct {
 	killed    bool               // srt-init was asked to end everything
 	stopAsked bool               // SIGTSTP was passed on, its effect not yet seen
 	continues int                // how often the command was continued
+	answering bool               // a stop of the command is being answered
+	deferred  bool               // and the command was continued meanwhile
 	status    syscall.WaitStatus // of srt-init
 }
 

@@ -44,10 +44,10 @@ func interactive(stdin, stdout *os.File) bool {
 // caller is in the foreground.
 func newTerminal(p *process) *terminal {
 	t := &terminal{tty: -1, job: p.leader}
-	t.continued = func() { _ = p.Signal(unix.SIGCONT) }
+	t.continued = func() { p.answered(true) }
 	t.hangUp = func() {
 		_ = p.Signal(unix.SIGHUP)
-		_ = p.Signal(unix.SIGCONT)
+		p.answered(true)
 	}
 	if p.interactive && t.open() && t.foreground() == t.ours {
 		_ = t.lend()
