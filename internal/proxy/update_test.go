@@ -18,19 +18,7 @@ import (
 // because it goes to the MITM proxy is at no moment looked up or dialed here,
 // and every connection gets the answer of the old lists or of the new ones.
 func TestUpdateIsAtomic(t *testing.T) {
-	ln, err := net.Listen("unix", t.TempDir()+"/s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	testutil.Serve(t, ln, func(conn net.Conn) {
-		if _, err := readHead(bufio.NewReader(conn)); err == nil {
-			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-		}
-	})
-	m, err := NewMITM(&config.MITMProxy{SocketPath: ln.Addr().String(), Domains: []string{"m.test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := mitmForTest(t)
 	r := newRig(t, setup{})
 	open, closed := hostLists(t, setup{allow: []string{"m.test"}}), hostLists(t, setup{deny: []string{"m.test"}})
 	stop := make(chan struct{})
@@ -73,19 +61,7 @@ func TestUpdateIsAtomic(t *testing.T) {
 // A person may think for long. What the lists say when the answer comes decides,
 // and routes what they leave to it.
 func TestUpdateDuringQuestion(t *testing.T) {
-	ln, err := net.Listen("unix", t.TempDir()+"/s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	testutil.Serve(t, ln, func(conn net.Conn) {
-		if _, err := readHead(bufio.NewReader(conn)); err == nil {
-			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-		}
-	})
-	m, err := NewMITM(&config.MITMProxy{SocketPath: ln.Addr().String(), Domains: []string{"m.test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := mitmForTest(t)
 	for _, c := range []struct {
 		name       string
 		lists      setup
@@ -134,4 +110,22 @@ func TestStripResponseHeaders(t *testing.T) {
 	if strings.Contains(strings.ToLower(got), "secret:") || !strings.Contains(got, "HTTP/1.1 101 ") || !strings.Contains(got, "Kept: 1") {
 		t.Errorf("%q", got)
 	}
+}
+
+// mitmForTest is a MITM proxy for m.test that answers each first request with 200.
+func mitmForTest(t *testing.T) *MITM {
+	ln, err := net.Listen("unix", t.TempDir()+"/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Serve(t, ln, func(conn net.Conn) {
+		if _, err := readHead(bufio.NewReader(conn)); err == nil {
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		}
+	})
+	m, err := NewMITM(&config.MITMProxy{SocketPath: ln.Addr().String(), Domains: []string{"m.test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
