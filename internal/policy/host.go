@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/hostname"
@@ -119,10 +120,7 @@ func (h *Hosts) Decide(host string, port int, perCommand *hostname.Set) HostDeci
 		}
 	}
 	d := HostDecision{Host: canonical, Reason: ReasonNotAllowed}
-	d.Rule = Rule{Setting: "network.allowedDomains", Cure: fmt.Sprintf("add %q to network.allowedDomains", entryFor(canonical))}
-	if isLoopback(canonical) && port > 0 {
-		d.Rule.Cure = fmt.Sprintf("add %d to network.allowHostPorts", port)
-	}
+	d.Rule = Rule{Setting: "network.allowedDomains", Cure: allowCure(canonical, port)}
 	i, own := perCommand.Match(canonical, port)
 	switch {
 	case h.strict && own:
@@ -134,6 +132,17 @@ func (h *Hosts) Decide(host string, port int, perCommand *hostname.Set) HostDeci
 		d.Verdict = Ask
 	}
 	return d
+}
+
+// allowCure says what would allow a canonical host that no list mentions.
+func allowCure(host string, port int) string {
+	switch {
+	case isLoopback(host) && port > 0:
+		return fmt.Sprintf("add %d to network.allowHostPorts", port)
+	case !strings.ContainsAny(host, ".:") && host != "localhost":
+		return "use the full name of the host, with its domain, and add that to network.allowedDomains"
+	}
+	return fmt.Sprintf("add %q to network.allowedDomains", entryFor(host))
 }
 
 // isLoopback reports whether a canonical host is what network.allowHostPorts is

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -265,6 +266,29 @@ func FuzzCheckAddress(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What a refusal proposes to add is an entry that the settings take and that
+// allows the host. A name with one label is none.
+func TestProposedEntries(t *testing.T) {
+	h := hosts(t, nil, nil, nil)
+	for _, host := range []string{"a.example", "_x._y.a.example", "xn--bcher-kva.example", "2001:db8::1", "64:ff9b::1", "1.2.3.4", "0.0.0.0", "127.0.0.2"} {
+		d := h.Decide(host, 443, nil)
+		entry := strings.TrimSuffix(strings.TrimPrefix(d.Rule.Cure, "add "), " to network.allowedDomains")
+		entry, err := strconv.Unquote(entry)
+		if err != nil {
+			t.Errorf("%s: %s", host, d.Rule.Cure)
+			continue
+		}
+		if again := hosts(t, []string{entry}, nil, nil).Decide(host, 443, nil); again.Verdict != Allow {
+			t.Errorf("%s with %s: %+v", host, entry, again)
+		}
+	}
+	for _, host := range []string{"db", "_a"} {
+		if d := h.Decide(host, 443, nil); !strings.Contains(d.Rule.Cure, "the full name") {
+			t.Errorf("%s: %s", host, d.Rule.Cure)
+		}
+	}
 }
 
 func BenchmarkDecideHost(b *testing.B) {

@@ -76,7 +76,7 @@ func TestNames(t *testing.T) {
 	}
 	for range 2 {
 		for _, name := range []string{"evil.example.", "secret-data.evil.example.", "b.example.", "no.b.example.", "."} {
-			if code, addrs := lookUp(t, d, name, dnsmessage.TypeA); code != dnsmessage.RCodeRefused || len(addrs) != 0 {
+			if code, addrs := lookUp(t, d, name, dnsmessage.TypeA); code != dnsmessage.RCodeNameError || len(addrs) != 0 {
 				t.Errorf("%s: %v %v", name, code, addrs)
 			}
 		}
@@ -86,6 +86,29 @@ func TestNames(t *testing.T) {
 	}
 	if len(r.events) != 5 || !strings.Contains(r.events[0].Line, "deny dns-lookup evil.example") {
 		t.Errorf("recorded: %v", r.lines())
+	}
+}
+
+// Lookups that go with those of an allowed name are refused without a word.
+func TestLookupsThatAreNoNews(t *testing.T) {
+	r := newRig(t, setup{allow: []string{"a.example", "*.b.example"}})
+	r.s.searchDomains = func() []string {
+		return parseSearchDomains("domain old.example\nnameserver 192.0.2.53\nsearch Corp.example. svc.cluster.local\noptions ndots:5\n")
+	}
+	d := r.s.NewDirect(Invocation{})
+	for name, told := range map[string]bool{
+		"2.0.18.198.in-addr.arpa.": false, "1.0.0.0.ip6.arpa.": false, "in-addr.arpa.evil.example.": true,
+		"_http._tcp.a.example.": false, "_http._tcp.other.example.": true, "_.": true, "_x.": true, "x._tcp.a.example.": true,
+		"a.example.corp.example.": false, "x.b.example.svc.cluster.local.": false, "a.example.old.example.": true,
+		"other.example.corp.example.": true, "a.example.evil.example.": true, "corp.example.": true, "acorp.example.": true,
+	} {
+		r.events = nil
+		if code, addrs := lookUp(t, d, name, dnsmessage.TypeA); code != dnsmessage.RCodeNameError || len(addrs) != 0 {
+			t.Errorf("%s: %v %v", name, code, addrs)
+		}
+		if (len(r.events) > 0) != told {
+			t.Errorf("%s: recorded %v", name, r.lines())
+		}
 	}
 }
 

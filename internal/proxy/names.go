@@ -95,7 +95,7 @@ func (d *Direct) ServeNames(conn *net.UDPConn) error {
 		if errors.Is(err, net.ErrClosed) {
 			return err
 		}
-		if err != nil || n > maxQuery {
+		if err != nil {
 			continue
 		}
 		if reply := d.answerQuery(query[:n]); reply != nil {
@@ -133,7 +133,8 @@ func (d *Direct) ServeNamesOver(ln net.Listener) error {
 }
 
 // answerQuery returns nil for what is no query. Nothing that a query holds is
-// passed on to anybody.
+// passed on to anybody. Who asks waits for seconds where no answer comes, so that
+// what cannot be read has one, too.
 func (d *Direct) answerQuery(query []byte) []byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(query)
@@ -141,8 +142,8 @@ func (d *Direct) answerQuery(query []byte) []byte {
 		return nil
 	}
 	q, err := p.Question()
-	if err != nil {
-		return nil
+	if err != nil || len(query) > maxQuery {
+		return formatError(h)
 	}
 	reply := dnsmessage.Header{ID: h.ID, Response: true, OpCode: h.OpCode, RecursionDesired: h.RecursionDesired, RecursionAvailable: true}
 	var address netip.Addr
@@ -151,8 +152,11 @@ func (d *Direct) answerQuery(query []byte) []byte {
 	case h.OpCode != 0 || q.Class != dnsmessage.ClassINET:
 		reply.RCode = dnsmessage.RCodeNotImplemented
 	default:
+		// Such a name does not exist here. A code that says "refused" would be passed over
+		// by musl, which waits for another answer, end a walk through search domains in
+		// the middle, and be called a temporary failure, after which programs try again.
 		if decision, known := d.lookup(strings.TrimSuffix(q.Name.String(), ".")); !known {
-			reply.RCode = dnsmessage.RCodeRefused
+			reply.RCode = dnsmessage.RCodeNameError
 			explanation = explain(decision)
 		} else if address, known = d.names.address(decision.Host); !known {
 			reply.RCode = dnsmessage.RCodeServerFailure
@@ -180,13 +184,23 @@ func (d *Direct) lookup(name string) (decision policy.HostDecision, ok bool) {
 	if shown == "" {
 		shown = violation.Truncate(violation.Sanitize(name), 255)
 	}
-	if d.told.first(shown) {
+	if !d.isByproduct(decision.Host) && d.told.first(shown) {
 		d.s.o.Record(violation.Event{
 			Time: time.Now(), Line: "deny dns-lookup " + shown + " (" + decision.Reason + ")", Op: "dns-lookup", Target: shown,
 			Rule: decision.Rule.String(), Setting: decision.Rule.Cure, Command: d.who.Command, CommandID: d.who.ID,
 		})
 	}
 	return decision, false
+}
+
+// formatError says that a query cannot be read.
+func formatError(h dnsmessage.Header) []byte {
+	m := dnsmessage.Message{Header: dnsmessage.Header{ID: h.ID, Response: true, OpCode: h.OpCode, RCode: dnsmessage.RCodeFormatError}}
+	reply, err := m.Pack()
+	if err != nil {
+		return nil
+	}
+	return reply
 }
 
 // buildReply answers address queries of IPv4 and has nothing of any other kind.

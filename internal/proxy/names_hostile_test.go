@@ -43,9 +43,14 @@ func TestHostileQueries(t *testing.T) {
 		"too long":           {query(1, 0x100, long+plain, address, internet, ""), 0},
 		"no name":            {query(1, 0x100, "\x00", address, internet, ""), 0},
 		"no question":        {query(0, 0x100, "", address, internet, ""), 0},
+		"oversized":          {query(1, 0x100, plain, address, internet, strings.Repeat("x", maxQuery)), 0},
 	} {
 		var m dnsmessage.Message
-		if reply := d.answerQuery(c.query); reply != nil {
+		reply := d.answerQuery(c.query)
+		if (reply == nil) != (name == "response") { // two servers must not answer each other
+			t.Errorf("%s: answered with %x", name, reply)
+		}
+		if reply != nil {
 			if err := m.Unpack(reply); err != nil || len(reply) > maxQuery {
 				t.Errorf("%s: %d bytes, %v", name, len(reply), err)
 			}

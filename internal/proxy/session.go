@@ -96,6 +96,9 @@ type Session struct {
 	readers, writers, buffers sync.Pool
 	pipes                     pipePool
 
+	// searchDomains are those that resolvers of this machine append to names.
+	searchDomains func() []string
+
 	warned  sync.Map       // settings of upstream proxies whose failure was said
 	serving sync.WaitGroup // calls of Serve and ServeForward
 
@@ -129,7 +132,7 @@ func New(hosts *policy.Hosts, o Options) *Session {
 	if o.MaxConns <= 0 {
 		o.MaxConns = defaultMaxConns
 	}
-	s := &Session{o: o, stripped: map[string]bool{}, waits: defaultWaits(), slots: make(chan struct{}, o.MaxConns), workers: newWorkers(), questions: make(chan struct{}, maxQuestions), services: map[*service]struct{}{}}
+	s := &Session{o: o, stripped: map[string]bool{}, waits: defaultWaits(), slots: make(chan struct{}, o.MaxConns), workers: newWorkers(), questions: make(chan struct{}, maxQuestions), searchDomains: sync.OnceValue(readSearchDomains), services: map[*service]struct{}{}}
 	for _, name := range o.StripResponseHeaders {
 		s.stripped[foldName(name)] = true
 	}
