@@ -9,6 +9,7 @@ import (
 
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/launch"
+	"github.com/srt-sandbox/srt/internal/policy"
 	"github.com/srt-sandbox/srt/internal/proxy"
 )
 
@@ -17,7 +18,8 @@ import (
 type direct struct {
 	*proxy.Direct
 	sandbox *Sandbox
-	// anywhere leads every address here, not only ports of this machine's loopback.
+	// anywhere leads every address here, and every name lookup, not only ports of this
+	// machine's loopback.
 	anywhere bool
 
 	mu     sync.Mutex
@@ -25,17 +27,35 @@ type direct struct {
 	open   []interface{ Close() error }
 }
 
-// direct returns nil where every program must use a proxy: when the settings say
-// so, when other proxies do the filtering, when nothing could be reached anyway and
-// without the guard. Ports of this machine's loopback that the settings open are exempt.
-func (s *Sandbox) direct(c *Cmd, cfg *config.Config, who proxy.Invocation) *direct {
-	n := &cfg.Network
-	off := n.Transparent != nil && !*n.Transparent || n.HTTPProxyPort != 0 || n.SOCKSProxyPort != 0
-	anywhere := !off && (len(n.AllowedDomains) > 0 || len(c.AllowDomains) > 0 || s.options.ask != nil)
-	if cfg.Unguarded() || !anywhere && len(n.AllowHostPorts) == 0 {
+// direct returns nil without the guard. Where programs must use a proxy, because the
+// settings say so or other proxies do the filtering, it serves ports of this machine's
+// loopback that the settings open, and says why the rest cannot be reached.
+func (s *Sandbox) direct(cfg *config.Config, who proxy.Invocation) *direct {
+	if cfg.Unguarded() {
 		return nil
 	}
-	return &direct{Direct: s.filter.NewDirect(who), sandbox: s, anywhere: anywhere}
+	d := &direct{Direct: s.filter.NewDirect(who), sandbox: s, anywhere: true}
+	n := &cfg.Network
+	switch {
+	case n.Transparent != nil && !*n.Transparent:
+		d.anywhere = false
+		d.Closed = &proxy.Closed{
+			Reason: "programs without proxy support have no network",
+			Rule:   policy.Rule{Setting: "network.transparent", Cure: "set network.transparent to true, or let the program use the proxy variables"},
+		}
+	case n.HTTPProxyPort != 0:
+		d.Closed = closedBy("network.httpProxyPort")
+	case n.SOCKSProxyPort != 0:
+		d.Closed = closedBy("network.socksProxyPort")
+	}
+	return d
+}
+
+func closedBy(setting string) *proxy.Closed {
+	return &proxy.Closed{
+		Reason: "programs without proxy support have no network while another proxy does the filtering", Unfiltered: true,
+		Rule: policy.Rule{Setting: setting, Cure: "let the program use the proxy variables, or unset " + setting},
+	}
 }
 
 // attach puts d into a request.
@@ -44,7 +64,7 @@ func (d *direct) attach(r *launch.Request, n *config.Network) {
 		return
 	}
 	r.Direct, r.Anywhere, r.HostPorts = d, d.anywhere, n.AllowHostPorts
-	if d.anywhere {
+	if d.Closed == nil {
 		r.HostPorts = d.LoopbackPorts()
 	}
 }

@@ -106,7 +106,7 @@ func (s *Sandbox) build(c *Cmd, cfg *config.Config, launcher launch.Launcher, m 
 		return nil, err
 	}
 	who := proxy.Invocation{ID: c.id, Command: c.text(), AllowDomains: m.allow}
-	direct := s.direct(c, cfg, who)
+	direct := s.direct(cfg, who)
 	if direct != nil {
 		who = direct.Invocation()
 	}

@@ -58,7 +58,7 @@ func TestScriptsBubblewrap(t *testing.T) {
 	needBackend(t, config.BackendBubblewrap)
 	var files []string
 	for _, name := range []string{"arguments", "attack", "attack_files", "attack_processes", "crossing", "direct", "exit_status", "git", "home_directories", "isolation", "kernel_trees", "lifecycle",
-		"limits", "loopback", "mandatory", "nested", "ports", "reads", "refusals", "replaced", "signals", "trace", "unguarded", "unix_sockets", "violations", "work", "write_limits", "write_rules"} {
+		"limits", "loopback", "mandatory", "missed", "nested", "ports", "reads", "refusals", "replaced", "signals", "trace", "unguarded", "unix_sockets", "violations", "work", "write_limits", "write_rules"} {
 		if name == "limits" && raceEnabled {
 			continue // it takes a minute, most of it the processor's
 		}

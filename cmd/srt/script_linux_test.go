@@ -186,6 +186,10 @@ func condition(cond string) (bool, error) {
 	if cond == "race" {
 		return raceEnabled, nil // where everything takes several times as long
 	}
+	if cond == "ipv6" {
+		_, err := os.Stat("/proc/net/if_inet6")
+		return err == nil, nil
+	}
 	if cond == "landlock" {
 		return inside.LandlockABI() > 0, nil
 	}

@@ -100,6 +100,9 @@ type Direct interface {
 	Names(datagrams []*net.UDPConn, streams []net.Listener)
 	// Judge reports whether a connection may be tried. It may wait for a person.
 	Judge(ctx context.Context, to netip.AddrPort) bool
+	// Missed is told of a connection to an address that leads nowhere, of datagrams
+	// or of TCP, before it fails. It must not block.
+	Missed(to netip.AddrPort, datagrams bool)
 	// Serve accepts on a listener whose address is the one that a program meant.
 	Serve(net.Listener)
 }

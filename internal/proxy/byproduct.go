@@ -9,12 +9,15 @@ import (
 )
 
 // isByproduct recognises a canonical name that no program wants to connect to and
-// that no setting would help: the name of an address, a service's name in front of a
+// that no setting would help: the name of an address, this machine's own, a service's name in front of a
 // host's (RFC 2782) that is allowed, and what the resolver makes of an allowed name
 // with the domains that it searches. Its lookup fails like that of any other name
 // that is not allowed, and is no news.
 func (d *Direct) isByproduct(name string) bool {
 	if strings.HasSuffix(name, ".in-addr.arpa") || strings.HasSuffix(name, ".ip6.arpa") {
+		return true
+	}
+	if own, err := os.Hostname(); err == nil && strings.EqualFold(name, own) {
 		return true
 	}
 	host := name

@@ -18,7 +18,11 @@ type Direct struct {
 	s     *Session
 	who   Invocation
 	names *nameTable
-	told  *told
+	// told are refused names, and missed the addresses, that were recorded.
+	told, missed *told
+	// Closed is set before anything is served, where nothing is reached but ports of
+	// this machine's loopback; nil otherwise.
+	Closed *Closed
 	// grants are connections that a person has allowed and that are about to be
 	// made: who was asked before a connection is not asked again by its arrival.
 	grants grants
@@ -26,7 +30,7 @@ type Direct struct {
 
 // NewDirect returns the direct way out for one command.
 func (s *Session) NewDirect(who Invocation) *Direct {
-	return &Direct{s: s, who: who, names: newNameTable(), told: &told{}}
+	return &Direct{s: s, who: who, names: newNameTable(), told: &told{}, missed: &told{}}
 }
 
 // Invocation is the command as its proxies are to know it, so that they understand
@@ -84,6 +88,10 @@ func withHost(q wish, host string) wish {
 // Judge reports whether a connection to the address may be tried. It waits where
 // a person is asked.
 func (d *Direct) Judge(ctx context.Context, to netip.AddrPort) bool {
+	if d.Closed != nil && !to.Addr().Unmap().IsLoopback() {
+		d.Missed(to, false)
+		return false
+	}
 	q := d.wish(to)
 	a := d.s.newAttempt(q, d.s.consult(q))
 	switch {

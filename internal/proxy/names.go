@@ -171,6 +171,9 @@ func (d *Direct) answerQuery(query []byte) []byte {
 // lookup decides whether a name exists inside: only what the policy may allow does.
 func (d *Direct) lookup(name string) (decision policy.HostDecision, ok bool) {
 	decision = d.s.hosts.Load().DecideName(name, d.who.AllowDomains)
+	if d.Closed != nil {
+		decision.Verdict, decision.Reason, decision.Rule = policy.Deny, d.Closed.Reason, d.Closed.Rule
+	}
 	a := d.s.newAttempt(wish{protocol: protocolNames, host: name, who: d.who}, decision)
 	if decision.Verdict == policy.Allow || decision.Verdict == policy.Ask && d.s.o.Ask != nil {
 		if decision.Verdict == policy.Ask {

@@ -100,7 +100,7 @@ func (p *process) judge(body []byte) {
 		}()
 		verdict := byte(0)
 		// A listener that stands for nothing would take connections and break them.
-		if p.request.Direct.Judge(ctx, netip.AddrPortFrom(address, port)) && !(address.IsLoopback() && nothingListens(int(port))) {
+		if !(address.IsLoopback() && nothingListens(int(port))) && p.request.Direct.Judge(ctx, netip.AddrPortFrom(address, port)) {
 			verdict = 1
 		}
 		p.mu.Lock()
@@ -117,6 +117,20 @@ func (p *process) unask(id []byte) {
 	if cancel := p.questions[string(id)]; cancel != nil {
 		cancel()
 	}
+}
+
+// missed passes on which connection led nowhere. Without a server on this machine's
+// loopback a port of it was not meant: programs look there for each other.
+func (p *process) missed(body []byte) {
+	if len(body) < 7 || p.request.Direct == nil {
+		return
+	}
+	port := binary.BigEndian.Uint16(body[1:])
+	address, ok := netip.AddrFromSlice(body[3:])
+	if !ok || address.IsLoopback() && nothingListens(int(port)) {
+		return
+	}
+	p.request.Direct.Missed(netip.AddrPortFrom(address, port), body[0] == 1)
 }
 
 // serveDirect takes a listener over that stands for a server outside.

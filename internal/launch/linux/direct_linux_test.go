@@ -19,6 +19,7 @@ type waitingDirect struct{ ended chan netip.AddrPort }
 
 func (waitingDirect) Names([]*net.UDPConn, []net.Listener) {}
 func (waitingDirect) Serve(net.Listener)                   {}
+func (waitingDirect) Missed(netip.AddrPort, bool)          {}
 func (w waitingDirect) Judge(ctx context.Context, to netip.AddrPort) bool {
 	<-ctx.Done()
 	w.ended <- to

@@ -99,6 +99,8 @@ func (p *process) event(kind inside.MessageKind, body []byte, fds []int) {
 		p.judge(body)
 	case inside.MessageUnask:
 		p.unask(body)
+	case inside.MessageMissed:
+		p.missed(body)
 	case inside.MessageNote:
 		p.request.Note(string(body))
 	case inside.MessageStopped:

@@ -34,6 +34,9 @@ func (g *guard) connectForward(c *call) {
 	}
 	target, e := g.forward(address)
 	if e != 0 {
+		if to, ok := destination(raw); ok {
+			g.tellMissed(to, false)
+		}
 		g.listener.answer(c.id, 0, e)
 		return
 	}

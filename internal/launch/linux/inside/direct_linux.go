@@ -18,6 +18,7 @@ type direct struct {
 	control   int
 	anywhere  bool         // not only the ports of this machine
 	hostPorts map[int]bool // of the loopback
+	own       map[int]bool // of the loopback, which are not the host's
 	most      int          // listeners
 
 	mu        sync.Mutex
@@ -54,7 +55,7 @@ const maxListening = 1024
 func mostListeners(descriptors uint64) int { return int(min(maxListening, descriptors/4)) }
 
 func newDirect(control int, s *Spec) *direct {
-	d := &direct{control: control, anywhere: s.Filter.Direct, hostPorts: map[int]bool{}, listening: map[netip.AddrPort]bool{}, waiting: map[uint32]chan bool{}, open: map[connectCall]*connectQuestion{}, paused: func() bool { return false }}
+	d := &direct{control: control, anywhere: s.Filter.Direct, hostPorts: map[int]bool{}, own: map[int]bool{namePort: true}, listening: map[netip.AddrPort]bool{}, waiting: map[uint32]chan bool{}, open: map[connectCall]*connectQuestion{}, paused: func() bool { return false }}
 	d.most = maxListening
 	if limit := (unix.Rlimit{}); unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
 		d.most = mostListeners(limit.Max) // that of the host half, too
@@ -65,6 +66,10 @@ func newDirect(control int, s *Spec) *direct {
 	// What reaches a published port comes from outside: it must not get out again.
 	for _, p := range s.Published {
 		delete(d.hostPorts, p)
+		d.own[p] = true
+	}
+	for _, p := range s.Ports {
+		d.own[p] = true
 	}
 	return d
 }

@@ -142,7 +142,7 @@ func (g *guard) serveConnect(c *call) {
 		return
 	}
 	to, ok := destination(raw)
-	if !ok || !g.direct.concerns(to) || socketOption(fd, unix.SO_PROTOCOL) != unix.IPPROTO_TCP {
+	if !ok || !g.direct.concerns(to) || !isTCP(socketOption(fd, unix.SO_PROTOCOL)) {
 		g.connectSocket(c, fd, raw, -1)
 		return
 	}
@@ -216,6 +216,9 @@ func (g *guard) connectSocket(c *call, fd int, raw []byte, target int) {
 		}
 	}
 	finish := func(e unix.Errno) {
+		if target < 0 {
+			g.missed(fd, raw, e)
+		}
 		closeAll()
 		g.listener.answer(c.id, 0, e)
 	}

@@ -188,6 +188,9 @@ const (
 	MessageAsk     MessageKind = 'A'
 	MessageVerdict MessageKind = 'Y'
 	MessageUnask   MessageKind = 'U'
+	// MessageMissed tells of a connection that leads nowhere: 1 for datagrams, the
+	// port and the address.
+	MessageMissed MessageKind = 'M'
 	// MessageListener carries a listening socket for connections without a proxy.
 	MessageListener MessageKind = 'L'
 	// MessageSockets asks for unconnected TCP sockets of the sandbox's network, and
