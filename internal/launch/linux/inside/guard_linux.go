@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,7 +53,7 @@ type guard struct {
 	held          chan struct{} // slots for calls that wait for one of those, or for an answer
 	// What was reported: refusals of the guard's own, and errors of the kernel.
 	violations, errors reports
-	toldMissed         atomic.Int32
+	missedBefore       missedConnections
 	// serving is held during each call, and for good once nothing may change any
 	// more: a caller can be killed while its call is being performed.
 	serving sync.Mutex

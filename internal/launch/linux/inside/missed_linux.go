@@ -3,12 +3,30 @@ package inside
 import (
 	"encoding/binary"
 	"net/netip"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxMissed bounds what the guard tells of connections that lead nowhere.
-const maxMissed = 2000
+// missedConnections are those that led nowhere and were told of, from several threads.
+// When there are too many it starts anew, as [reports] do.
+type missedConnections struct {
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+func (m *missedConnections) first(message []byte) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.told[string(message)] {
+		return false
+	}
+	if m.told == nil || len(m.told) >= maxRemembered {
+		m.told = map[string]bool{}
+	}
+	m.told[string(message)] = true
+	return true
+}
 
 // isTCP recognises the protocols whose connections a listener of TCP takes:
 // without a partner that speaks it, Multipath TCP is TCP.
@@ -43,13 +61,12 @@ func isClosed(fd int) bool {
 
 // tellMissed is missed for a connection that the guard refuses itself.
 func (g *guard) tellMissed(to netip.AddrPort, datagram bool) {
-	if g.toldMissed.Add(1) > maxMissed {
-		return
-	}
 	body := []byte{0}
 	if datagram {
 		body[0] = 1
 	}
-	body = binary.BigEndian.AppendUint16(body, to.Port())
-	_ = SendMessage(g.control, MessageMissed, append(body, to.Addr().AsSlice()...))
+	body = append(binary.BigEndian.AppendUint16(body, to.Port()), to.Addr().AsSlice()...)
+	if g.missedBefore.first(body) {
+		_ = SendMessage(g.control, MessageMissed, body)
+	}
 }
