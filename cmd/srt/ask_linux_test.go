@@ -145,7 +145,7 @@ func TestAskQueue(t *testing.T) {
 // hundreds of them it would hardly run, and each time lose what was typed.
 func TestAskSettlesWithoutStopping(t *testing.T) { // not beside others: it keeps the machine busy
 	asking(t, "", func(s *screen, box *sandboxed) {
-		s.enter(`mkfifo fifo; srt -s $S --ask bash -c '. ./try.sh; (trap "echo went on >>stops" CONT; while :; do read -t 0.01 <>fifo; done) & k=$!; for i in {1..40}; do try h$i.invalid:1 & p+=" $!"; done; wait $p; kill $k'`)
+		s.enter(`mkfifo fifo; srt -s $S --ask bash -c '. ./try.sh; (trap "echo went on >>stops" CONT; >stops; while :; do read -t 0.01 <>fifo; done) & k=$!; until [ -e stops ]; do sleep 0.01; done; for i in {1..40}; do try h$i.invalid:1 & p+=" $!"; done; wait $p; until [ -s stops ]; do sleep 0.01; done; kill $k'`)
 		s.expect(askEnd)
 		time.Sleep(time.Second) // until the others wait behind it
 		s.enter("q")
