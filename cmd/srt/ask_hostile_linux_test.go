@@ -29,7 +29,7 @@ func TestAskIsSanitised(t *testing.T) {
 		shown := string(s.shown[strings.LastIndex(string(s.shown), "srt: a connection"):])
 		s.mu.Unlock()
 		if strings.ContainsAny(shown, "\x1b\x07\u202e<") || !strings.Contains(shown, "[31m") || !strings.Contains(shown, "/x longlong") || !strings.Contains(shown, "...\r\n") {
-			t.Errorf("%q", shown)
+			s.Errorf("%q", shown)
 		}
 		s.enter("n")
 		s.expect("ready> ")
@@ -223,7 +223,7 @@ func TestAskStopsAll(t *testing.T) {
 						after := string(s.shown[s.seen:])
 						s.mu.Unlock()
 						if strings.Contains(after, "tock") {
-							t.Fatalf("something runs during the question: %.200q", after)
+							s.Fatalf("something runs during the question: %.200q", after)
 						}
 						s.enter("n")
 						s.expect("[127.0.0.1:9: 403")

@@ -20,7 +20,7 @@ func TestAskInterrupt(t *testing.T) {
 				s.expect("srt: refused")
 				s.expect("ready> ")
 				if got := s.text(); redirect == "" && (!strings.Contains(got, "int1") || !strings.Contains(got, "end1")) {
-					t.Errorf("%s", got)
+					s.Errorf("%s", got)
 				}
 				s.enter(`srt -s $S --ask -c '. ./try.sh; try 127.0.0.1:9; echo fi""nished'`)
 				s.expect(askEnd)
@@ -30,7 +30,7 @@ func TestAskInterrupt(t *testing.T) {
 				s.expect("status130")
 				s.expect("ready> ")
 				if strings.Contains(s.text(), "finished") {
-					t.Errorf("%s", s.text())
+					s.Errorf("%s", s.text())
 				}
 				s.alive()
 			})
@@ -79,7 +79,7 @@ func TestAskInBackground(t *testing.T) {
 		})
 		s.alive()
 		if strings.Contains(s.text(), askEnd) {
-			t.Error("the question came from the background")
+			s.Error("the question came from the background")
 		}
 		s.enter("fg")
 		s.expect(askEnd)

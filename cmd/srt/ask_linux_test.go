@@ -67,7 +67,7 @@ func TestAskAnswers(t *testing.T) {
 				s.press("y\r")
 				s.press("y\r")
 				if err := os.WriteFile(filepath.Join(box.dir, "go"), nil, 0o644); err != nil {
-					t.Fatal(err)
+					s.Fatal(err)
 				}
 				s.expect("srt: a connection to 127.0.0.1:9, which no list mentions, is wanted by: . ./try.sh; echo on$((1)); ")
 				s.expect(askEnd)
@@ -123,7 +123,7 @@ func TestAskNoMore(t *testing.T) {
 		}
 		s.expect("ready> ")
 		if n := strings.Count(s.text(), "a connection to"); n != 1 {
-			t.Errorf("%d questions:\n%s", n, s.text())
+			s.Errorf("%d questions:\n%s", n, s.text())
 		}
 	})
 }
@@ -151,11 +151,11 @@ func TestAskSettlesWithoutStopping(t *testing.T) { // not beside others: it keep
 		s.enter("q")
 		s.expect("ready> ")
 		if n := strings.Count(s.text(), ": 403 user denied for this run]"); n != 40 {
-			t.Errorf("%d answers", n)
+			s.Errorf("%d answers", n)
 		}
 		stops, err := os.ReadFile(filepath.Join(box.dir, "stops"))
 		if n := strings.Count(string(stops), "\n"); err != nil || n > 3 {
-			t.Errorf("stopped %d times (%v)", n, err)
+			s.Errorf("stopped %d times (%v)", n, err)
 		}
 	})
 }
@@ -201,7 +201,7 @@ func TestAskNobodyThere(t *testing.T) {
 		s.expect("[h5.invalid:1: 403 nobody answered")
 		s.expect("ready> ")
 		if got := s.text(); strings.Count(got, "a connection to") != 3 || !strings.Contains(got, "3 questions in a row were not answered; nobody is asked any more") {
-			t.Errorf("%s", got)
+			s.Errorf("%s", got)
 		}
 	})
 }
@@ -223,21 +223,21 @@ func TestAskWhileReading(t *testing.T) {
 				// stay stopped, which is the kernel's doing: what waits forks nothing.
 				name := filepath.Join(box.dir, "go")
 				if err := unix.Mkfifo(name, 0o600); err != nil {
-					t.Fatal(err)
+					s.Fatal(err)
 				}
 				if err := os.Chown(name, box.uid, box.uid); err != nil {
-					t.Fatal(err)
+					s.Fatal(err)
 				}
 				start, err := os.OpenFile(name, os.O_RDWR, 0)
 				if err != nil {
-					t.Fatal(err)
+					s.Fatal(err)
 				}
 				defer start.Close()
 				s.enter(`srt -s $S --ask ` + c.options + `-c '. ./try.sh; ` + c.setUp + `stty -g >one; (read <go; try 127.0.0.1:9) & read -rsn3 -p read""ing x; echo got$x; stty -g >two; stty sane; wait'` + c.redirect)
 				s.expect("reading")
 				time.Sleep(100 * time.Millisecond) // until it reads
 				if _, err := start.WriteString("\n"); err != nil {
-					t.Fatal(err)
+					s.Fatal(err)
 				}
 				s.expect(askEnd)
 				s.enter("y")
@@ -246,12 +246,12 @@ func TestAskWhileReading(t *testing.T) {
 				s.expect("gotabc")
 				s.expect("ready> ")
 				if got := s.text(); strings.Contains(got, "Stopped") {
-					t.Errorf("%s", got)
+					s.Errorf("%s", got)
 				}
 				one, err1 := os.ReadFile(filepath.Join(box.dir, "one"))
 				two, err2 := os.ReadFile(filepath.Join(box.dir, "two"))
 				if err1 != nil || err2 != nil || string(one) != string(two) {
-					t.Errorf("settings %q, then %q", one, two)
+					s.Errorf("settings %q, then %q", one, two)
 				}
 				s.alive()
 			})
@@ -281,7 +281,7 @@ func TestAskInsideShell(t *testing.T) {
 			s.expect("inner> ")
 		}
 		if n := strings.Count(s.text(), "Stopped"); n != 1 {
-			t.Errorf("%d jobs stopped:\n%s", n, s.text())
+			s.Errorf("%d jobs stopped:\n%s", n, s.text())
 		}
 		s.stopped(m)
 		s.enter("kill -9 %1; wait %1") // without the wait bash may still take the job for stopped
@@ -322,7 +322,7 @@ func TestAskBackends(t *testing.T) {
 				s.press(ctrlC)
 				s.expect("ready> ")
 				if got := s.text(); strings.Contains(got, "Stopped") || strings.Contains(got, "finished") {
-					t.Errorf("%s", got)
+					s.Errorf("%s", got)
 				}
 				s.alive()
 			})
@@ -340,7 +340,7 @@ func TestAskOverEditor(t *testing.T) {
 		s.enter(`echo the text of the fi""le >text; srt -s $S --ask bash -c '. ./try.sh; (while [ ! -e go ]; do sleep 0.05; done; try 127.0.0.1:9 >answer) & vi text; cat answer; wait'`)
 		s.expect("the text of the file")
 		if err := os.WriteFile(filepath.Join(box.dir, "go"), nil, 0o644); err != nil {
-			t.Fatal(err)
+			s.Fatal(err)
 		}
 		s.expect(askEnd)
 		s.enter("y")
@@ -350,7 +350,7 @@ func TestAskOverEditor(t *testing.T) {
 		s.expect("ready> ")
 		got, err := os.ReadFile(filepath.Join(box.dir, "text"))
 		if err != nil || string(got) != "A the text of the file\n" {
-			t.Errorf("%q, %v", got, err)
+			s.Errorf("%q, %v", got, err)
 		}
 		s.alive()
 	})
@@ -377,7 +377,7 @@ func TestAskTransparent(t *testing.T) {
 		s.expect("over0")
 		s.expect("ready> ")
 		if n := strings.Count(s.text(), "a connection to"); n != 2 {
-			t.Errorf("%d questions:\n%s", n, s.text())
+			s.Errorf("%d questions:\n%s", n, s.text())
 		}
 	})
 }

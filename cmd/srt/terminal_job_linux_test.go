@@ -39,7 +39,7 @@ func TestTerminalInterrupt(t *testing.T) {
 				s.press(ctrlC)
 				s.expect("int1")
 				if err := os.WriteFile(filepath.Join(box.dir, "end"), nil, 0o644); err != nil {
-					t.Fatal(err)
+					s.Fatal(err)
 				}
 				s.expect("total1")
 				s.expect("status7")
@@ -124,7 +124,7 @@ func TestTerminalInterruptInScript(t *testing.T) {
 					s.press(ctrlC)
 					s.expect(c.want)
 					if c.not != "" && strings.Contains(s.text(), c.not) {
-						t.Errorf("the script went on:\n%s", s.text())
+						s.Errorf("the script went on:\n%s", s.text())
 					}
 					s.nothing(m)
 					s.alive()
@@ -155,7 +155,7 @@ func TestTerminalNestedShell(t *testing.T) {
 		s.enter(`PS1='ins''ide> ' srt bash --norc --noprofile -i`)
 		s.expect("inside> ")
 		if text := s.text(); strings.Contains(text, "no job control") {
-			t.Error(text)
+			s.Error(text)
 		}
 		s.enter(one + " &")
 		s.expect("[1]")
@@ -265,11 +265,11 @@ func TestTerminalEndInBackground(t *testing.T) {
 		s.enter("bg")
 		s.expect("ready> ")
 		if err := os.WriteFile(filepath.Join(box.dir, "end"), nil, 0o644); err != nil {
-			t.Fatal(err)
+			s.Fatal(err)
 		}
 		s.nothing("srt -c")
 		if s.foreground() != s.shellGroup() {
-			t.Errorf("the shell lost the terminal:\n%s", s.processes())
+			s.Errorf("the shell lost the terminal:\n%s", s.processes())
 		}
 		s.alive()
 	})
@@ -311,7 +311,7 @@ func TestTerminalOrphaned(t *testing.T) {
 		s.enter(`(bash -c 'until test -e go; do sleep 0.05; done; srt -c "read a </dev/tty"; touch over' &)`)
 		s.expect("ready> ")
 		if err := os.WriteFile(filepath.Join(box.dir, "go"), nil, 0o644); err != nil {
-			t.Fatal(err)
+			s.Fatal(err)
 		}
 		s.wait("the end", func() bool { _, err := os.Stat(filepath.Join(box.dir, "over")); return err == nil })
 		s.alive()

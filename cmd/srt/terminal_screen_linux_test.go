@@ -31,7 +31,7 @@ func TestTerminalResize(t *testing.T) {
 				s.expect("33 101")
 				s.expect("changed")
 				if err := os.WriteFile(filepath.Join(box.dir, "end"), nil, 0o644); err != nil {
-					t.Fatal(err)
+					s.Fatal(err)
 				}
 				s.expect("ready> ")
 			})
@@ -131,7 +131,7 @@ func TestTerminalPassword(t *testing.T) {
 				s.expect("got6")
 				s.expect("ready> ")
 				if strings.Contains(s.text(), "secret") {
-					t.Error("the password was shown")
+					s.Error("the password was shown")
 				}
 				s.alive()
 			})

@@ -255,9 +255,7 @@ func (i *initProcess) awaitGo() error {
 func (i *initProcess) supervise(pid int) (ending, error) {
 	go i.watchHost(pid)
 	for {
-		var status unix.WaitStatus
-		var used unix.Rusage
-		got, err := unix.Wait4(-1, &status, unix.WUNTRACED, &used)
+		got, status, used, err := i.pauses.reap()
 		switch {
 		case err == unix.EINTR:
 			continue

@@ -116,6 +116,19 @@ func (p *pauses) stopAll() bool {
 	return false
 }
 
+// reap waits for a child to end or to stop. None is reaped while others are looked
+// for: the kernel's list of children skips one where another leaves it meanwhile.
+// number is 0 where there is nothing to tell yet.
+func (p *pauses) reap() (number int, status unix.WaitStatus, used unix.Rusage, err error) {
+	if err = unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+		return 0, 0, used, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	number, err = unix.Wait4(-1, &status, unix.WUNTRACED|unix.WNOHANG, &used)
+	return number, status, used, err
+}
+
 // hunt stops orphans at once, before anything is read about the others: one of
 // them may be about to start the next and end.
 func (p *pauses) hunt() {
@@ -153,7 +166,7 @@ func (p *pauses) stop(s processState) {
 		p.stopped = append(p.stopped, s)
 	}
 	p.unseen = true
-	if unix.Kill(s.pid, unix.SIGSTOP) == nil {
+	if now, ok := stateOf(s.pid); ok && now.is(s) && unix.Kill(s.pid, unix.SIGSTOP) == nil {
 		settle(s)
 	}
 }
