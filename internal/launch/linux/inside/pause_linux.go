@@ -39,6 +39,9 @@ const (
 	pauseTime  = 2 * time.Second        // for stopping everything
 	settleTime = 100 * time.Millisecond // for one process to stop
 	watchEvery = 50 * time.Millisecond
+	// waitTime is how long something has to wait in the kernel before it counts as
+	// stopped: the middle of fork waits as well, for less, and the child would run.
+	waitTime = 100 * time.Millisecond
 	// pauseTail is how long after a pause its traces are still seen: a stop that
 	// the kernel reports late, a call that is started again.
 	pauseTail = time.Second
@@ -111,6 +114,9 @@ func (p *pauses) stopAll() bool {
 			return true
 		default:
 			before, numbers = now, last
+			if now.waiting() {
+				time.Sleep(waitTime)
+			}
 		}
 	}
 	return false
@@ -204,8 +210,8 @@ type thread struct {
 func (t thread) halted() bool { return bytes.IndexByte([]byte("TtZX"), t.state) >= 0 }
 
 // waits reports whether the thread waits for something in the kernel that no
-// signal but a deadly one ends. What is sent to it before holds from the moment
-// at which it goes on.
+// signal but a deadly one ends, such as its vfork child. What is sent to it before
+// holds from the moment at which it goes on.
 func (t thread) waits() bool { return t.state == 'D' }
 
 // snapshot are the threads of the sandbox by process and number.
@@ -224,6 +230,15 @@ func (now snapshot) follows(before snapshot) bool {
 		}
 	}
 	return true
+}
+
+func (now snapshot) waiting() bool {
+	for _, t := range now {
+		if t.waits() {
+			return true
+		}
+	}
+	return false
 }
 
 // look takes a snapshot of everything below this process. running are the
