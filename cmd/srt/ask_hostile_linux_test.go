@@ -214,7 +214,7 @@ func TestAskStopsAll(t *testing.T) {
 					}[name]
 					// A shell without the trap goes on where Ctrl-C meets it after a child that
 					// has ended by itself.
-					s.enter(`srt -s $S --ask bash -c '. ./try.sh; trap exit INT; ` + command + ` & until [ -e up ]; do sleep 0.05; done; while :; do (try 127.0.0.1:9); sleep 1; done'`)
+					s.enter(`srt -s $S --ask bash -c '. ./try.sh; trap exit INT; ` + command + ` & until [ -e up ]; do sleep 0.05; done; for i in 1 2 3; do (try 127.0.0.1:9); sleep 1; done; sleep 100'`)
 					s.expect("tock")
 					if err := os.WriteFile(filepath.Join(box.dir, "up"), nil, 0o644); err != nil {
 						s.Fatal(err)
