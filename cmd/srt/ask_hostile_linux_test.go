@@ -57,12 +57,17 @@ func goOn() {
 		fmt.Println("timer_create", e)
 		os.Exit(1)
 	}
+	stopped := make(chan bool)
 	if len(os.Args) > 1 {
 		continued := make(chan os.Signal, 1)
 		signal.Notify(continued, unix.SIGCONT)
 		go func() {
 			for range continued {
 				_ = unix.Kill(os.Getpid(), unix.SIGTSTP)
+				select {
+				case stopped <- true:
+				default:
+				}
 			}
 		}()
 	}
@@ -74,6 +79,9 @@ func goOn() {
 	}
 	out, err := exec.Command("bash", "-c", ". ./try.sh; try 127.0.0.1:9").CombinedOutput()
 	fmt.Println(string(out), err)
+	if len(os.Args) > 1 {
+		<-stopped
+	}
 }
 
 // A command that draws a question of its own, and sets the terminal up so that the
@@ -214,12 +222,10 @@ func TestAskStopsAll(t *testing.T) {
 					}[name]
 					// A shell without the trap goes on where Ctrl-C meets it after a child that
 					// has ended by itself.
-					s.enter(`srt -s $S --ask bash -c '. ./try.sh; trap exit INT; ` + command + ` & until [ -e up ]; do sleep 0.05; done; for i in 1 2 3; do (try 127.0.0.1:9); sleep 1; done; sleep 100'`)
+					s.enter(`srt -s $S --ask bash -c '. ./try.sh; trap exit INT; ` + command + ` & until [ -e up ]; do sleep 0.05; done; until [ -e enough ]; do (try 127.0.0.1:9); sleep 1; done; sleep 100'`)
 					s.expect("tock")
-					if err := os.WriteFile(filepath.Join(box.dir, "up"), nil, 0o644); err != nil {
-						s.Fatal(err)
-					}
-					for range 3 {
+					box.file(filepath.Join(box.dir, "up"), "")
+					for i := range 3 {
 						s.expect(askEnd)
 						time.Sleep(300 * time.Millisecond)
 						s.mu.Lock()
@@ -227,6 +233,9 @@ func TestAskStopsAll(t *testing.T) {
 						s.mu.Unlock()
 						if strings.Contains(after, "tock") {
 							s.Fatalf("something runs during the question: %.200q", after)
+						}
+						if i == 2 {
+							box.file(filepath.Join(box.dir, "enough"), "")
 						}
 						s.enter("n")
 						s.expect("[127.0.0.1:9: 403")
