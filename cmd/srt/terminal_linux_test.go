@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -257,9 +258,20 @@ func (s *screen) jobs(text string) []stat {
 		}
 		pid, _ := strconv.Atoi(filepath.Base(dir))
 		group, _ := strconv.Atoi(f[2])
+		if f[0] == "T" && !threadsStopped(pid) {
+			f[0] = "S" // its parent is told when the last thread stops
+		}
 		all = append(all, stat{pid: pid, group: group, state: f[0], line: strings.ReplaceAll(string(line), "\x00", " ")})
 	}
 	return all
+}
+
+func threadsStopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	return !slices.ContainsFunc(threads, func(name string) bool {
+		data, err := os.ReadFile(name)
+		return err == nil && !bytes.Contains(data, []byte(") T "))
+	})
 }
 
 // processes describes the sandboxes of this test, for failures.
