@@ -41,7 +41,7 @@ func serve() {
 // flood is the script command "flood KIND COUNT": it does one thing very often.
 func flood() {
 	count, _ := strconv.Atoi(os.Args[2])
-	done := map[string]func(int) int{"tunnels": tunnels, "threads": threads, "standing": standing, "silence": silence, "refusals": refusals, "files": files, "hosts": hosts, "storm": storm, "clog": clog}[os.Args[1]](count)
+	done := map[string]func(int) int{"tunnels": tunnels, "threads": threads, "standing": standing, "silence": silence, "refusals": refusals, "files": files, "hosts": hosts, "storm": storm, "clog": clog, "stall": stall}[os.Args[1]](count)
 	fmt.Println(done)
 }
 
@@ -179,6 +179,38 @@ func clog(count int) int {
 	refused := hosts(count)
 	_ = os.WriteFile("clogged", nil, 0o600)
 	return refused
+}
+
+// stall connects to a server that accepts nobody with sockets that do not wait, and
+// changes that while the guard serves the call. It counts the times at which another
+// call is served soon.
+func stall(count int) int {
+	server := &unix.SockaddrUnix{Name: "nobody.sock"}
+	listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil || unix.Bind(listener, server) != nil || unix.Listen(listener, 0) != nil {
+		return -1
+	}
+	served := 0
+	for range count {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return -1
+		}
+		var over atomic.Bool
+		go func() {
+			for i := 0; !over.Load(); i++ {
+				_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, i%2*unix.O_NONBLOCK)
+			}
+		}()
+		go func() { _ = unix.Connect(fd, server) }()
+		start := time.Now()
+		time.Sleep(20 * time.Millisecond)
+		over.Store(true)
+		if os.Mkdir("d", 0o700) == nil && os.Remove("d") == nil && time.Since(start) < 5*time.Second {
+			served++
+		}
+	}
+	return served
 }
 
 // files has processes make and remove files at the same time, a call for the

@@ -22,7 +22,15 @@ func blockSignals() error {
 
 // allowSignal lets one signal through that blockSignals blocked.
 func allowSignal(s unix.Signal) error {
+	return unix.PthreadSigmask(unix.SIG_UNBLOCK, setOf(s), nil)
+}
+
+func blockSignal(s unix.Signal) error {
+	return unix.PthreadSigmask(unix.SIG_BLOCK, setOf(s), nil)
+}
+
+func setOf(s unix.Signal) *unix.Sigset_t {
 	var one unix.Sigset_t
 	one.Val[(s-1)/64] = 1 << ((s - 1) % 64)
-	return unix.PthreadSigmask(unix.SIG_UNBLOCK, &one, nil)
+	return &one
 }

@@ -224,7 +224,11 @@ func (g *guard) connectSocket(c *call, fd int, raw []byte, target int) {
 	}
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err == nil && (flags&unix.O_NONBLOCK != 0 || socketOption(fd, unix.SO_TYPE) == unix.SOCK_DGRAM) {
-		finish(rawConnect(fd, raw))
+		waited := unix.EINPROGRESS
+		if target >= 0 {
+			waited = unix.EAGAIN // unix(7)
+		}
+		finish(atOnce(func() unix.Errno { return rawConnect(fd, raw) }, waited))
 		return
 	}
 	g.hold(func() {

@@ -69,6 +69,39 @@ func (l *listener) waitFor(c *call, do func() unix.Errno) unix.Errno {
 	return e
 }
 
+// atOnceTime is more than a call takes that does not wait.
+const atOnceTime = 50 * time.Millisecond
+
+// atOnce makes a system call that does not wait, on the calling thread, which must be
+// locked. The caller may change that at the last moment, by clearing O_NONBLOCK of
+// a socket that both have: then the call is given up, and answered with waited.
+func atOnce(do func() unix.Errno, waited unix.Errno) unix.Errno {
+	if allowSignal(wakeSignal) != nil {
+		return unix.EPERM
+	}
+	defer func() { _ = blockSignal(wakeSignal) }()
+	thread := unix.Gettid()
+	var late, over atomic.Bool
+	var timer *time.Timer
+	timer = time.AfterFunc(atOnceTime, func() {
+		late.Store(true)
+		if !over.Load() {
+			_ = unix.Tgkill(os.Getpid(), thread, wakeSignal)
+			timer.Reset(atOnceTime) // one just before the call begins is lost
+		}
+	})
+	e := do()
+	for e == unix.EINTR && !late.Load() {
+		e = do() // somebody else's signal
+	}
+	over.Store(true)
+	timer.Stop()
+	if e == unix.EINTR {
+		return waited
+	}
+	return e
+}
+
 // waiter is a thread that waits for a caller.
 type waiter struct {
 	thread int
