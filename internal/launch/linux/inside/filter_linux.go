@@ -76,7 +76,8 @@ type rule struct {
 func errno(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e)&unix.SECCOMP_RET_DATA }
 
 // assemble compiles the rules to a BPF program. Foreign system call tables kill
-// the process: their numbers mean other calls. What no rule matches is allowed.
+// the process: their numbers mean other calls. What no rule matches is allowed, up to
+// the newest call that somebody has thought about here.
 func assemble(rules []rule) ([]unix.SockFilter, error) {
 	prog := []unix.SockFilter{
 		loadWord(offsetArch),
@@ -93,11 +94,26 @@ func assemble(rules []rule) ([]unix.SockFilter, error) {
 		prog = append(prog, jumpEqual(uint32(group[0].call), 0, uint8(len(block))))
 		prog = append(prog, block...)
 	}
-	prog = append(prog, ret(unix.SECCOMP_RET_ALLOW))
+	prog = append(prog, unknownNumbers()...)
 	if len(prog) > unix.BPF_MAXINSNS {
 		return nil, fmt.Errorf("compiling the seccomp filter: %d instructions, more than the kernel takes", len(prog))
 	}
 	return prog, nil
+}
+
+// newestCall is rseq_slice_yield(2), Linux 7.0. New calls have the same number on every
+// architecture, see Documentation/process/adding-syscalls.rst of the kernel.
+const newestCall = 471
+
+// unknownNumbers answers later calls as a kernel without them does, for which every
+// program is prepared. The number -1 is left alone: a tracer uses it to skip a call.
+func unknownNumbers() []unix.SockFilter {
+	return []unix.SockFilter{
+		{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: newestCall + 1, Jf: 2},
+		jumpEqual(0xffffffff, 1, 0),
+		ret(errno(unix.ENOSYS)),
+		ret(unix.SECCOMP_RET_ALLOW),
+	}
 }
 
 // groupByCall keeps the order of first appearance.

@@ -147,7 +147,8 @@ func TestFilterVerdicts(t *testing.T) {
 	}
 }
 
-// linux 102: other system call tables have other numbers and never run.
+// linux 102: other system call tables have other numbers and never run, nor do calls
+// that are newer than the filter.
 func TestFilterForeignTables(t *testing.T) {
 	prog, err := assemble(filterRules(FilterOptions{}))
 	if err != nil {
@@ -167,6 +168,11 @@ func TestFilterForeignTables(t *testing.T) {
 	if auditArch == unix.AUDIT_ARCH_X86_64 {
 		if got := run(t, prog, auditArch, 0x40000000|39); got != unix.SECCOMP_RET_KILL_PROCESS {
 			t.Errorf("x32 getpid: verdict %#x, want the process killed", got)
+		}
+	}
+	for number, want := range map[uint32]uint32{newestCall: unix.SECCOMP_RET_ALLOW, newestCall + 1: errno(unix.ENOSYS), 0x3fffffff: errno(unix.ENOSYS)} {
+		if got := run(t, prog, auditArch, number); got != want {
+			t.Errorf("call %d: verdict %#x, want %#x", number, got, want)
 		}
 	}
 	if got := run(t, prog, auditArch, 0xffffffff); got != unix.SECCOMP_RET_ALLOW {
