@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/srt-sandbox/srt/config"
@@ -31,7 +32,8 @@ type Cmd struct {
 	Env []string
 	// Stdin, Stdout and Stderr are connected as in os/exec: nil means the null
 	// device, an *os.File is handed over as it is, anything else goes through a
-	// pipe.
+	// pipe. Wait returns the error of a reader or writer after a command that ends
+	// with status 0, but unlike os/exec does not wait for a reader that blocks.
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
@@ -209,8 +211,8 @@ type streams struct {
 	stdio   [3]*os.File
 	opened  []*os.File
 	copiers []func() error
-	readers []io.Closer // read ends, closed when the command is gone
-	inputs  []func() error
+	ours    []io.Closer            // the other ends of pipes
+	feed    func(fed chan<- error) // moves the data of standard input, if that is no file
 }
 
 func (c *Cmd) openStreams() (*streams, error) {
@@ -250,13 +252,15 @@ func (s *streams) input(r io.Reader) error {
 		return err
 	}
 	s.stdio[0] = pr
-	s.opened = append(s.opened, pr)
-	s.inputs = append(s.inputs, func() error {
-		defer pw.Close()
-		// A command that does not read its input to the end is no error.
-		_, _ = io.Copy(pw, r)
-		return nil
-	})
+	s.opened, s.ours = append(s.opened, pr), append(s.ours, pw)
+	s.feed = func(fed chan<- error) {
+		_, err := io.Copy(pw, r)
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) {
+			err = nil // a command that does not read its input to the end is no error
+		}
+		fed <- err // before the command sees the end of its input
+		pw.Close()
+	}
 	return nil
 }
 
@@ -274,8 +278,9 @@ func (s *streams) output(i int, w io.Writer) error {
 	}
 	s.stdio[i] = pw
 	s.opened = append(s.opened, pw)
-	s.readers = append(s.readers, pr)
+	s.ours = append(s.ours, pr)
 	s.copiers = append(s.copiers, func() error {
+		defer pr.Close() // whoever writes on after an error of w learns of it
 		_, err := io.Copy(w, pr)
 		return err
 	})
@@ -292,7 +297,9 @@ func (s *streams) null(i, mode int) error {
 	return nil
 }
 
-// handedOver closes what the command now holds itself and starts the copies.
+// handedOver closes what the command now holds itself and starts the copies. wait
+// returns the first error of a reader or writer, once the command is gone and its
+// output was written. It does not wait for a reader that has nothing to tell.
 func (s *streams) handedOver() (wait func() error) {
 	for _, f := range s.opened {
 		f.Close()
@@ -301,18 +308,20 @@ func (s *streams) handedOver() (wait func() error) {
 	for _, copy := range s.copiers {
 		go func() { errs <- copy() }()
 	}
-	for _, feed := range s.inputs {
-		go feed() //nolint:errcheck // ends when the command or its reader does
+	fed := make(chan error, 1)
+	if s.feed != nil {
+		go s.feed(fed)
 	}
 	return func() error {
 		var first error
+		select {
+		case first = <-fed:
+		default:
+		}
 		for range s.copiers {
 			if err := <-errs; first == nil {
 				first = err
 			}
-		}
-		for _, r := range s.readers {
-			r.Close()
 		}
 		return first
 	}
@@ -322,7 +331,7 @@ func (s *streams) closeAll() {
 	for _, f := range s.opened {
 		f.Close()
 	}
-	for _, r := range s.readers {
-		r.Close()
+	for _, c := range s.ours {
+		c.Close()
 	}
 }
