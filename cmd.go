@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -109,6 +110,31 @@ func (c *Cmd) Start() error {
 	}
 	c.run = r
 	return nil
+}
+
+// checkStrings refuses what no system takes; execve(2) does not say what it was.
+func (c *Cmd) checkStrings() error {
+	what := ""
+	holds := func(s string) bool { return strings.IndexByte(s, 0) >= 0 }
+	if holds(c.Path) {
+		what = "the program's name"
+	}
+	for i, a := range c.Args {
+		if what == "" && holds(a) {
+			what = fmt.Sprintf("argument %d", i)
+		}
+	}
+	for _, e := range c.Env {
+		if what == "" && holds(e) {
+			name, _, _ := strings.Cut(e, "=")
+			what = fmt.Sprintf("the environment variable %q", name)
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	text := fmt.Sprintf("starting %q: %s holds a NUL byte, which no system takes; remove it", c.Path, what)
+	return &StartError{Stage: "command", Text: text, Err: syscall.EINVAL}
 }
 
 // Wait waits for the command to end and everything of its sandbox to be gone.

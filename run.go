@@ -46,6 +46,9 @@ func (s *Sandbox) start(c *Cmd) (*run, error) {
 	if err := c.Limits.Validate(); err != nil {
 		return nil, err
 	}
+	if err := c.checkStrings(); err != nil {
+		return nil, err
+	}
 	if allow != nil {
 		s.noteOwnList(cfg)
 	}

@@ -138,7 +138,7 @@ func (s *Sandbox) Update(cfg *config.Config) error {
 }
 
 // Close kills the commands that still run, ends every connection and waits for
-// both. It may be called more than once.
+// both. A further call returns at once, also while the first one waits.
 func (s *Sandbox) Close() error {
 	s.mu.Lock()
 	already := s.closed

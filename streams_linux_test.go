@@ -100,3 +100,20 @@ func TestFailedStartKeepsNothing(t *testing.T) {
 		t.Errorf("%d descriptors, then %d", before, after)
 	}
 }
+
+// What execve(2) calls an invalid argument is named.
+func TestStringsWithNUL(t *testing.T) {
+	sb := newSandbox(t, nil)
+	for want, change := range map[string]func(*Cmd){
+		"the program's name":              func(c *Cmd) { c.Path = "a\x00b" },
+		"argument 1":                      func(c *Cmd) { c.Args = append(c.Args, "a\x00b") },
+		`the environment variable "NAME"`: func(c *Cmd) { c.Env = []string{"X=1", "NAME=\x00"} },
+	} {
+		cmd := sb.Command(t.Context(), "true")
+		change(cmd)
+		var start *StartError
+		if err := cmd.Run(); !errors.As(err, &start) || !strings.Contains(start.Text, want+" holds a NUL byte") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
