@@ -133,8 +133,8 @@ func (c *Cmd) checkStrings() error {
 	if what == "" {
 		return nil
 	}
-	text := fmt.Sprintf("starting %q: %s holds a NUL byte, which no system takes; remove it", c.Path, what)
-	return &StartError{Stage: "command", Text: text, Err: syscall.EINVAL}
+	text := fmt.Sprintf("starting %q: %s holds a NUL byte, which no system takes", c.Path, what)
+	return &StartError{Stage: "start", Text: text, Cure: "remove it", Err: syscall.EINVAL}
 }
 
 // Wait waits for the command to end and everything of its sandbox to be gone.
