@@ -132,16 +132,16 @@ func (r *resolver) maskFiles() {
 	}
 }
 
-// sshDropIns is hidden because its files look foreign-owned in a user namespace
+// SSHDropIns is a directory that is hidden because its files look foreign-owned in a user namespace
 // and make every ssh refuse to run.
-const sshDropIns = "/etc/ssh/ssh_config.d"
+const SSHDropIns = "/etc/ssh/ssh_config.d"
 
 func (r *resolver) ownDenies() error {
 	if r.in.HostIdentity {
 		return nil
 	}
-	if l, err := r.land(sshDropIns, true); err == nil && l.info.Kind == Dir {
-		r.hide(l, builtIn(sshDropIns), false)
+	if l, err := r.land(SSHDropIns, true); err == nil && l.info.Kind == Dir {
+		r.hide(l, builtIn(SSHDropIns), false)
 	}
 	return nil
 }

@@ -136,6 +136,9 @@ func wanted(operation, name, home string) string {
 // without a sandbox either, or what does not exist, is no violation.
 func (p *process) explainRead(v launch.Violation) {
 	place := p.request.Policy.StateAt(v.Path)
+	if place.Rule.Entry == policy.SSHDropIns {
+		return // every ssh looks there, and misses nothing that would work
+	}
 	if place.View == policy.Host || unix.Access(v.Path, unix.R_OK) != nil || !p.firstRefusal(v.Operation, v.Path) {
 		return
 	}
