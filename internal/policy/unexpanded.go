@@ -13,6 +13,7 @@ import (
 var (
 	variable  = lazily(`^(\$[A-Za-z_][A-Za-z0-9_]*|\$\{[A-Za-z_][A-Za-z0-9_]*\}|%[A-Za-z_][A-Za-z0-9_]*%)$`)
 	braces    = lazily(`\{[^{}]*,[^{}]*\}`)
+	excluding = lazily(`\[[!^][^\]]*\]`)
 	otherHome = lazily(`^~[A-Za-z_][A-Za-z0-9_.-]*$`)
 )
 
@@ -22,7 +23,7 @@ func lazily(expression string) func() *regexp.Regexp {
 
 // warnUnexpanded says that an entry is about another name than its writer may
 // think: an entry knows no variables, no braces and no exceptions, and a deny that
-// was meant for $HOME/.ssh or *.{pem,key} protects nothing. What exists under the
+// was meant for $HOME/.ssh or *.{pem,key} protects nothing, for [!a]* what it excepts. What exists under the
 // spelled name is meant.
 func (r *resolver) warnUnexpanded(it item) {
 	start, rest, ok := r.anchor(it.Path)
@@ -35,12 +36,14 @@ func (r *resolver) warnUnexpanded(it item) {
 		first := relative && i == 0
 		why := ""
 		switch {
-		case !strings.ContainsAny(part, "$%{~!"):
+		case !strings.ContainsAny(part, "$%{~!^"):
 			continue
 		case variable().MatchString(part), first && otherHome().MatchString(part):
 			why = fmt.Sprintf("%q is not expanded; write %s", part, expanded(part, first, parts[i+1:]))
 		case braces().MatchString(part):
 			why = fmt.Sprintf("the braces in %q are not expanded; write one entry for each alternative", part)
+		case excluding().MatchString(part):
+			why = fmt.Sprintf("the brackets in %q exclude nothing, \"!\" and \"^\" stand for themselves; list the characters that match", part)
 		case first && strings.HasPrefix(part, "!"):
 			why = `"!" makes no exception; write the entry without it in the opposite list`
 		default:

@@ -16,6 +16,7 @@ func TestUnexpandedEntries(t *testing.T) {
 		"$PWD/x": `write "./x"`, "$PWD": `write "."`, "/home/$USER/.ssh": `"$USER" is not expanded; write what it stands for`,
 		"$HOME/**/*.pem": `write "~/**/*.pem"`, "~root/.ssh": `"~root" is not expanded`, "./$XDG_CONFIG_HOME/x": `"$XDG_CONFIG_HOME" is not expanded`,
 		"*.{pem,key}": `the braces in "*.{pem,key}" are not expanded; write one entry for each`, "~/{x,y}/z": "write one entry for each", "!public": `"!" makes no exception`,
+		"[!a]*": `the brackets in "[!a]*" exclude nothing`, "~/x/k[^0-9].pem": `list the characters that match`, "[a!]": "", "[a^]": "", "[!": "", "a^b": "",
 		"{a,b}": "", "!c": "", "{x}": "", "x{": "", "sub/!x": "", "~/!x": "",
 		"$there/a": "", "~x/f": "", "~": "", "~/.ssh": "", "/home/u/w/$there/a": "", "~/w/$there/a": "", "/$HOME/x": "write what it stands for", "~/$NAME/x": "write what it stands for", "a$b": "", "$": "", "${": "", "$1": "", "%": "", "100%/x": "", "/x/~y": "", "~~": "",
 	} {
