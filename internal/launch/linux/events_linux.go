@@ -2,7 +2,6 @@ package linux
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -77,10 +76,7 @@ func (p *process) abnormalEnd() (launch.Status, error) {
 	if p.killed {
 		return launch.Status{Signal: int(unix.SIGKILL)}, nil
 	}
-	text := "srt-init ended without reporting the command's status, as it does where no more processes may be made (ulimit -u)"
-	if p.unchecked != "" {
-		text += fmt.Sprintf("; nobody looked at the repositories that the command made, the first of them %q: look at their hooks and configuration before you use git there", p.unchecked)
-	}
+	const text = "srt-init ended without reporting the command's status, as it does where no more processes may be made (ulimit -u)"
 	return launch.Status{}, &launch.StartError{Stage: "start", Text: text}
 }
 

@@ -1,6 +1,7 @@
 package linux
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/srt-sandbox/srt/internal/launch"
@@ -17,11 +18,13 @@ func (p *process) reportBlocked(body string) {
 }
 
 // reportUnchecked says that srt-init ended, or gave up, before it had looked at
-// all repositories that the command made. The path is that of the first.
+// all repositories that the command made. The path is that of the first. Whoever
+// wants no report of violations hears it, too: git would run what is there.
 func (p *process) reportUnchecked() {
 	if p.unchecked == "" {
 		return
 	}
+	p.request.Note(fmt.Sprintf("nobody looked at the repositories that the command made, the first of them %q: look at their hooks and configuration before you use git there", p.unchecked))
 	p.request.Violation(launch.Violation{
 		Operation: "repository", Path: p.unchecked, Target: p.unchecked, Rule: `built-in "new repositories"`,
 		Outcome: "not all repositories that the command made could be checked; look at their hooks and configuration before you use git there",
