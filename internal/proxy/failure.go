@@ -52,8 +52,13 @@ func (s *Session) noteFailure(t target, err error) {
 	if !errors.As(err, &hop) || errors.Is(hop.err, context.Canceled) {
 		return
 	}
-	if _, said := s.warned.LoadOrStore(hop.source, true); !said {
-		// A certificate that does not fit is part of the text.
-		s.o.Warn(violation.Sanitize(hop.Error()) + `; commands get "502 Bad Gateway" (check that the proxy runs, and its address and credentials)`)
+	s.warnOnce(hop.source, hop.Error()+`; commands get "502 Bad Gateway" (check that the proxy runs, and its address and credentials)`)
+}
+
+// warnOnce says something about a setting once. What others sent may be part of
+// the text, such as a certificate that does not fit.
+func (s *Session) warnOnce(setting, text string) {
+	if _, said := s.warned.LoadOrStore(setting, true); !said {
+		s.o.Warn(violation.Sanitize(text))
 	}
 }

@@ -304,6 +304,33 @@ func TestServeForward(t *testing.T) {
 	}
 }
 
+// Where no external proxy runs, whoever set it hears that, once.
+func TestServeForwardToNobody(t *testing.T) {
+	var said []string
+	s := New(nil, Options{Warn: func(text string) { said = append(said, text) }})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error)
+	go func() {
+		served <- s.ServeForward(ln, External{Port: 1, Setting: "network.httpProxyPort"}, Invocation{})
+	}()
+	r := &rig{t: t, s: s, addr: ln.Addr().String()}
+	for range 2 {
+		if got, _ := io.ReadAll(r.dial()); len(got) > 0 {
+			t.Errorf("%q", got)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	<-served
+	if len(said) != 1 || !strings.Contains(said[0], "connecting to the external proxy (network.httpProxyPort): ") || !strings.Contains(said[0], "refused") {
+		t.Errorf("%q", said)
+	}
+}
+
 // shortListener fails to accept a few times, as with a full descriptor table.
 type shortListener struct {
 	net.Listener

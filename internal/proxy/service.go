@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"runtime/debug"
 	"strconv"
@@ -212,7 +213,8 @@ func (v *service) forward(conn net.Conn, to External, who Invocation) {
 	defer cancel()
 	var upstream net.Conn
 	if upstream, a.Err = s.o.Dial(ctx, net.JoinHostPort(host, strconv.Itoa(to.Port))); a.Err != nil {
-		s.o.Logger.Warn("the external proxy cannot be reached", "setting", to.Setting, "error", a.Err)
+		s.o.Logger.Debug("connecting to the external proxy", "setting", to.Setting, "error", a.Err)
+		s.warnOnce(to.Setting, fmt.Sprintf("connecting to the external proxy (%s): %v; connections of commands end at once (check that the proxy runs, and the port)", to.Setting, a.Err))
 		return
 	}
 	if !v.hold(upstream) {
