@@ -2,7 +2,6 @@ package srt
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/srt-sandbox/srt/config"
 	"github.com/srt-sandbox/srt/internal/launch"
@@ -28,7 +27,7 @@ func weakerLauncher(cfg *config.Config, failed error) (launch.Launcher, string) 
 		return nil, ""
 	}
 	if !cfg.EnableWeakerNestedSandbox {
-		start.Cure = strings.TrimPrefix(start.Cure+"; or "+linux.CureConsent, "; or ")
+		start.Cure = linux.WithConsent(start.Cure)
 		return nil, ""
 	}
 	note := "namespaces cannot be had here (" + start.Text + "); enableWeakerNestedSandbox lets Landlock confine the command instead"

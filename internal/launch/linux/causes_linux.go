@@ -23,8 +23,22 @@ const (
 	cureAppArmor   = "give this program an AppArmor profile that allows them (srt doctor --apparmor-profile prints one and how to install it), or lift the restriction for every program with: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
 )
 
-// CureConsent is the way out that gives up some isolation.
-const CureConsent = "set enableWeakerNestedSandbox to true, which lets Landlock confine the command, with weaker isolation"
+// cureConsent is the way out that gives up some isolation.
+const cureConsent = "set enableWeakerNestedSandbox to true, which lets Landlock confine the command, with weaker isolation"
+
+const (
+	alreadyInside = "this process already runs inside a sandbox of srt, which does not allow another one inside"
+	cureInside    = "run the command without a second srt: the one around it confines it already"
+)
+
+// WithConsent adds to a cure the setting that gives up some isolation, where that is
+// one: in a sandbox of srt it leads nowhere.
+func WithConsent(cure string) string {
+	if readCircumstances().sandboxed {
+		return cure
+	}
+	return alternatively(cure, cureConsent)
+}
 
 // startError describes a failed step of a start with what this machine tells
 // about the cause.
@@ -34,6 +48,11 @@ func startError(stage, text string, err error) *launch.StartError {
 		e.Stage, e.Cure = "resources", cure
 	} else if cause, cure := explainForeign(e, os.Geteuid()); cure != "" {
 		e.Stage, e.Cause, e.Cure = "permissions", cause, cure
+	} else if strings.HasSuffix(e.Text, "seccomp filter: "+unix.EBUSY.Error()) {
+		e.Cause, e.Cure = alreadyInside, cureInside
+		if !readCircumstances().sandboxed {
+			e.Cause, e.Cure = "a sandbox around this process has system calls handed over already, which the kernel allows once", "run srt outside of that sandbox"
+		}
 	} else if NeedsNamespaces(stage) {
 		c := readCircumstances()
 		e.Cause, e.Cure = c.explain(e)
@@ -122,8 +141,7 @@ func (c *circumstances) explainRefusal(e *launch.StartError) (cause, cure string
 	created := e.Stage != "namespaces" // so what allows their creation is not at fault
 	switch {
 	case c.sandboxed:
-		return "this process already runs inside a sandbox of srt, which does not allow another one inside",
-			"run the command without a second srt: the one around it confines it already"
+		return alreadyInside, cureInside
 	case !created && c.clone == "0" && !c.privileged(unix.CAP_SYS_ADMIN):
 		return "kernel.unprivileged_userns_clone is 0", "allow user namespaces with: sudo sysctl -w kernel.unprivileged_userns_clone=1"
 	case !created && c.chroot:

@@ -84,7 +84,7 @@ func (d *diagnosis) explainTrial(err error) (found, cause, cure string) {
 	}
 	cause, cure = d.explain(start)
 	if d.Backend == config.BackendAuto && !d.Weaker && d.landlockUsable() {
-		cure = alternatively(cure, CureConsent)
+		cure = alternatively(cure, cureConsent)
 	}
 	return "stage " + start.Stage + ": " + start.Text, cause, cure
 }
