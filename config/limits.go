@@ -72,8 +72,10 @@ func (l *Limits) Set(name, value string) error {
 			continue
 		}
 		n := &node{kind: kindString, text: value}
-		if v.Field(f.index).Kind() == reflect.Int && digits(value) {
-			n.kind = kindNumber
+		if v.Field(f.index).Kind() == reflect.Int {
+			if n.kind = kindNumber; !digits(value) {
+				return fmt.Errorf("%s: %q is not a whole number", name, value)
+			}
 		}
 		d := &decoder{}
 		d.value(name, n, v.Field(f.index), f.rules)

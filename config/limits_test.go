@@ -126,7 +126,8 @@ func TestLimitsSet(t *testing.T) {
 	}
 	for want, set := range map[string][2]string{
 		`"openFiles" is none of memory, processes, open-files, file-size, cpu-time, wall-time`: {"openFiles", "1"},
-		"processes: must be a number, is a text":                                               {"processes", "0x10"},
+		`processes: "0x10" is not a whole number`:                                              {"processes", "0x10"},
+		`processes: "1.5" is not a whole number`:                                               {"processes", "1.5"},
 		"processes: must be 1 to":                                                              {"processes", "0"},
 		`memory: "much" is not a size`:                                                         {"memory", "much"},
 		"cpu-time: must be more than 0":                                                        {"cpu-time", "0"},
