@@ -231,6 +231,9 @@ func (g *guard) serve(n *notification) {
 	case unix.SYS_BIND:
 		g.serveBind(c)
 		return
+	case unix.SYS_SOCKET:
+		g.refuseSocket(c)
+		return
 	case unix.SYS_SOCKETPAIR:
 		g.serveSocketPair(c)
 		return

@@ -124,10 +124,14 @@ func socketRules(unixSockets, unguarded bool) []rule {
 	if unguarded {
 		return append(allowed, refused)
 	}
-	// SOCK_RAW means SOCK_DGRAM there, see unix(7).
-	for _, kind := range []uint32{unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
-		allowed = append(allowed, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_UNIX), maskedEquals(1, socketTypeMask, kind)}, action: unix.SECCOMP_RET_ALLOW})
+	kinds := func(action uint32, kinds ...uint32) {
+		for _, kind := range kinds {
+			allowed = append(allowed, rule{call: unix.SYS_SOCKET, when: []condition{equals(0, unix.AF_UNIX), maskedEquals(1, socketTypeMask, kind)}, action: action})
+		}
 	}
+	kinds(unix.SECCOMP_RET_ALLOW, unix.SOCK_STREAM, unix.SOCK_SEQPACKET)
+	// SOCK_RAW means SOCK_DGRAM there, see unix(7). srt-init refuses and reports it.
+	kinds(unix.SECCOMP_RET_USER_NOTIF, unix.SOCK_DGRAM, unix.SOCK_RAW)
 	return append(allowed, refused, rule{call: unix.SYS_BIND, action: unix.SECCOMP_RET_USER_NOTIF})
 }
 

@@ -277,6 +277,12 @@ func rawConnect(fd int, raw []byte) unix.Errno {
 	return e
 }
 
+// refuseSocket serves socket(2) for Unix sockets that carry datagrams.
+func (g *guard) refuseSocket(c *call) {
+	g.reportPath(c, "socket", "unix-datagram", "built-in: Unix sockets", "set network.allowAllUnixSockets to true")
+	g.listener.answer(c.id, 0, unix.EPERM)
+}
+
 // serveBind serves bind(2).
 func (g *guard) serveBind(c *call) {
 	raw, e := g.socketAddress(c)
