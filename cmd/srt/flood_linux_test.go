@@ -185,9 +185,9 @@ func clog(count int) int {
 // changes that while the guard serves the call. It counts the times at which another
 // call is served soon.
 func stall(count int) int {
-	server := &unix.SockaddrUnix{Name: "nobody.sock"}
+	server := func() unix.Sockaddr { return &unix.SockaddrUnix{Name: "nobody.sock"} }
 	listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil || unix.Bind(listener, server) != nil || unix.Listen(listener, 0) != nil {
+	if err != nil || unix.Bind(listener, server()) != nil || unix.Listen(listener, 0) != nil {
 		return -1
 	}
 	served := 0
@@ -202,7 +202,7 @@ func stall(count int) int {
 				_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, i%2*unix.O_NONBLOCK)
 			}
 		}()
-		go func() { _ = unix.Connect(fd, server) }()
+		go func() { _ = unix.Connect(fd, server()) }()
 		start := time.Now()
 		time.Sleep(20 * time.Millisecond)
 		over.Store(true)
