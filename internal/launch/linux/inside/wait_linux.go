@@ -82,14 +82,15 @@ func atOnce(do func() unix.Errno, waited unix.Errno) unix.Errno {
 	defer func() { _ = blockSignal(wakeSignal) }()
 	thread := unix.Gettid()
 	var late, over atomic.Bool
-	var timer *time.Timer
-	timer = time.AfterFunc(atOnceTime, func() {
+	var interrupt func()
+	interrupt = func() {
 		late.Store(true)
 		if !over.Load() {
 			_ = unix.Tgkill(os.Getpid(), thread, wakeSignal)
-			timer.Reset(atOnceTime) // one just before the call begins is lost
+			time.AfterFunc(atOnceTime, interrupt) // one just before the call begins is lost
 		}
-	})
+	}
+	timer := time.AfterFunc(atOnceTime, interrupt)
 	e := do()
 	for e == unix.EINTR && !late.Load() {
 		e = do() // somebody else's signal
