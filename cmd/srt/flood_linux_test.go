@@ -200,6 +200,7 @@ func stall(count int) int {
 		go func() {
 			for i := 0; !over.Load(); i++ {
 				_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, i%2*unix.O_NONBLOCK)
+				_ = unix.Kill(1, 40) // with which srt-init wakes its own threads
 			}
 		}()
 		go func() { _ = unix.Connect(fd, server()) }()
