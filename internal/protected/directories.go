@@ -95,7 +95,7 @@ func (d *Directories) Forbids(dir string, id Identity, name string) (Ban, bool) 
 		return Ban{}, false
 	}
 	path := join(dir, name)
-	if entry, ok := fileName(name); ok && depth < d.search {
+	if entry, ok := spell(name).file(); ok && depth < d.search {
 		return Ban{Entry: entry, Path: path, Cure: cure(depth)}, true
 	}
 	for _, entry := range below {

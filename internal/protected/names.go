@@ -66,8 +66,15 @@ const Unsearched = "node_modules"
 // Same reports whether a name could be the entry in some directory: there are file
 // systems that ignore case, characters without a look (ext4 and f2fs where case is
 // ignored, HFS+), or dots and blanks at the end (FAT, exFAT, those of Windows).
-func Same(entry, name string) bool {
-	return strings.EqualFold(entry, name) || strings.EqualFold(entry, plain(name))
+func Same(entry, name string) bool { return spell(name).is(entry) }
+
+// spelling is a name, and what is left of it on file systems that do not see all.
+type spelling struct{ name, plain string }
+
+func spell(name string) spelling { return spelling{name, plain(name)} }
+
+func (s spelling) is(entry string) bool {
+	return strings.EqualFold(entry, s.name) || strings.EqualFold(entry, s.plain)
 }
 
 // ligatures are letters that ignoring case makes several of.
@@ -89,13 +96,13 @@ func plain(name string) string {
 // IsFile reports whether a name in any directory is a protected file. Case is
 // ignored: some file systems do.
 func IsFile(name string) bool {
-	_, ok := fileName(name)
+	_, ok := spell(name).file()
 	return ok
 }
 
-func fileName(name string) (string, bool) {
+func (s spelling) file() (string, bool) {
 	for _, p := range fileNames {
-		if Same(p, name) {
+		if s.is(p) {
 			return p, true
 		}
 	}
@@ -106,8 +113,9 @@ func fileName(name string) (string, bool) {
 // means the directory as a whole.
 func Under(name string) []string {
 	var all []string
+	s := spell(name)
 	for _, p := range below {
-		if first, rest, _ := strings.Cut(p, "/"); Same(first, name) {
+		if first, rest, _ := strings.Cut(p, "/"); s.is(first) {
 			all = append(all, rest)
 		}
 	}
@@ -117,11 +125,12 @@ func Under(name string) []string {
 // Candidate reports whether a name may be a protected one, or a part of one, in
 // some directory. It spares nearly every name the rest.
 func Candidate(name string) bool {
-	if IsFile(name) {
+	s := spell(name)
+	if _, ok := s.file(); ok {
 		return true
 	}
 	for _, p := range below {
-		if first, rest, _ := strings.Cut(p, "/"); Same(first, name) || rest != "" && Same(rest, name) {
+		if first, rest, _ := strings.Cut(p, "/"); s.is(first) || rest != "" && s.is(rest) {
 			return true
 		}
 	}
