@@ -94,19 +94,19 @@ func (d *Directories) Forbids(dir string, id Identity, name string) (Ban, bool) 
 	if !ok {
 		return Ban{}, false
 	}
-	path := join(dir, name)
-	if entry, ok := spell(name).file(); ok && depth < d.search {
+	path, spelt := join(dir, name), spell(name)
+	if entry, ok := spelt.file(); ok && depth < d.search {
 		return Ban{Entry: entry, Path: path, Cure: cure(depth)}, true
 	}
 	for _, entry := range below {
 		first, rest, _ := strings.Cut(entry, "/")
 		switch {
-		case Same(first, name) && depth+1 < d.search:
+		case spelt.is(first) && depth+1 < d.search:
 			// What lies in it is judged by itself where the directory was there.
 			if rest == "" || !d.Stood(path) {
 				return Ban{Entry: entry, Path: strings.TrimSuffix(path+"/"+rest, "/"), Cure: cure(depth + 1)}, true
 			}
-		case rest != "" && Same(rest, name) && Same(first, lastOf(dir)) && depth < d.search:
+		case rest != "" && spelt.is(rest) && Same(first, lastOf(dir)) && depth < d.search:
 			return Ban{Entry: entry, Path: path, Cure: cure(depth)}, true
 		}
 	}

@@ -89,3 +89,47 @@ func TestSpellings(t *testing.T) {
 		}
 	}
 }
+
+// Every entry of the table, and every part of one, in every spelling that some file
+// system takes for it, is found by all that ask the table.
+func TestEverySpellingOfEveryName(t *testing.T) {
+	spellings := map[string]func(string) string{
+		"as it is":             func(s string) string { return s },
+		"in capitals":          strings.ToUpper,
+		"with a long s":        func(s string) string { return strings.ReplaceAll(s, "s", "\u017f") },
+		"with a Kelvin sign":   func(s string) string { return strings.ReplaceAll(s, "k", "\u212a") },
+		"with ligatures":       strings.NewReplacer("fi", "\ufb01", "st", "\ufb06", "ss", "\u00df").Replace,
+		"with a joiner":        func(s string) string { return s[:2] + "\u200d" + s[2:] },
+		"after a mark":         func(s string) string { return "\ufeff" + s },
+		"with a selector":      func(s string) string { return s + "\ufe0f" },
+		"with dots and blanks": func(s string) string { return s + ". . " },
+		"with all of it":       func(s string) string { return "\u2060" + strings.ToUpper(s) + "\u00ad. " },
+	}
+	for how, spelled := range spellings {
+		for _, name := range fileNames {
+			if name = spelled(name); !IsFile(name) || !Candidate(name) || !forbidden("/w", name) {
+				t.Errorf("%+q (%s) is free", name, how)
+			}
+		}
+		for _, entry := range below {
+			first, rest, two := strings.Cut(entry, "/")
+			if name := spelled(first); len(Under(name)) == 0 || !Candidate(name) || !forbidden("/w", name) {
+				t.Errorf("%+q (%s) is free", name, how)
+			}
+			if !two {
+				continue
+			}
+			if name := spelled(rest); !Candidate(name) || !forbidden("/w/"+spelled(first), name) {
+				t.Errorf("%+q (%s) of %s is free", name, how, first)
+			}
+		}
+	}
+}
+
+// forbidden asks as if the directory had been there from the beginning.
+func forbidden(dir, name string) bool {
+	d := NewDirectories(4)
+	d.Add(dir, Identity{}, 1)
+	_, ok := d.Forbids(dir, Identity{}, name)
+	return ok
+}

@@ -73,6 +73,7 @@ type spelling struct{ name, plain string }
 
 func spell(name string) spelling { return spelling{name, plain(name)} }
 
+// is reports whether the name could be the entry in some directory, see Same.
 func (s spelling) is(entry string) bool {
 	return strings.EqualFold(entry, s.name) || strings.EqualFold(entry, s.plain)
 }
@@ -100,6 +101,7 @@ func IsFile(name string) bool {
 	return ok
 }
 
+// file returns the protected file that the name is in any directory.
 func (s spelling) file() (string, bool) {
 	for _, p := range fileNames {
 		if s.is(p) {
