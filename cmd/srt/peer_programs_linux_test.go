@@ -226,8 +226,9 @@ func cargoUsable(uid int) string {
 	return ""
 }
 
-// peerPath is where the peers' programs are looked for.
-func peerPath() string { return "/usr/local/bin:/usr/bin:/bin:/usr/local/go/bin:" + cargoDir() }
+// peerPath is where the peers' programs are looked for. The cargo of rustup is newer
+// than what distributions have.
+func peerPath() string { return cargoDir() + ":/usr/local/bin:/usr/bin:/bin:/usr/local/go/bin" }
 
 // cargoDir is where cargo is, or a directory where nothing is.
 func cargoDir() string {
